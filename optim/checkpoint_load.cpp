@@ -123,6 +123,17 @@ std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved
   return {unused.begin(), unused.end()};
 }
 
+// Collective: the names of the exchange's state on any rank.
+std::set<std::string> exchange_state(const std::vector<StateTensor>& parts, Group& world) {
+  std::vector<std::string> own;
+  for (const StateTensor& part : parts)
+    if (part.name.starts_with("exchange/")) own.push_back(part.name);
+  std::set<std::string> all;
+  for (const std::vector<std::string>& names : gather_texts(world, own, "checkpoint/exchange"))
+    all.insert(names.begin(), names.end());
+  return all;
+}
+
 // Throws unless the errors of an exchange, one tensor per bucket, are those of the same shards.
 void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& saved, const std::string& folder) {
   for (const StateTensor& part : parts) {
@@ -182,15 +193,14 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
   const int64_t numel = replica.buckets().numel();
   const std::vector<StateTensor> parts = parts_of(replica, extras);
-  // With hybrid sharding, state by block is numbered within the shards of a rank.
-  const bool by_block =
-      replica.sharding() == Sharding::hybrid &&
-      std::any_of(parts.begin(), parts.end(), [](const StateTensor& part) { return part.name == "exchange/scale"; });
+  // With hybrid sharding, state by block is numbered within the shards of a rank. Some ranks have no shard.
+  const std::set<std::string> of_exchange =
+      replica.sharding() == Sharding::hybrid ? exchange_state(parts, world) : std::set<std::string>();
+  const bool by_block = of_exchange.contains("exchange/scale");
   if (!same && replica.sharding() == Sharding::hybrid)
     on_all(world, [&] {
-      check(!by_block && replica.optimizer().exchange_method(), folder, ": with sharding hybrid, ",
-            by_block ? "a scale per block (exchange.scale=auto)" : "an optimizer that communicates itself",
-            " continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
+      check(replica.optimizer().exchange_method(), folder, ": with sharding hybrid, an optimizer that communicates ",
+            "itself continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
             "); start a new run from its weights with --init-weights");
     });
   const auto tensors_of = [&](int rank, std::map<std::string, std::string>* numbers = nullptr) {
@@ -213,13 +223,22 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
       }
     });
   } else {
+    const auto is_lost = [&](const std::string& name) { return by_block && name.starts_with("exchange/"); };
+    std::vector<StateTensor> kept = parts;
+    std::erase_if(kept, [&](const StateTensor& part) { return is_lost(part.name); });
     std::vector<SavedParts> all;
     on_all(world, [&] {
-      for (int rank = 0; rank < saved_ranks; ++rank) all.emplace_back(tensors_of(rank), numel);
+      for (int rank = 0; rank < saved_ranks; ++rank) {
+        std::map<std::string, Tensor> tensors = tensors_of(rank);
+        std::erase_if(tensors, [&](const auto& tensor) { return is_lost(tensor.first); });
+        all.emplace_back(tensors, numel);
+      }
     });
     done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
                           " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
-    if (const std::string what = redistribute(parts, all, numel, world); !what.empty()) done += "; " + what;
+    if (const std::string what = redistribute(kept, all, numel, world); !what.empty()) done += "; " + what;
+    if (by_block)
+      done += "; begins anew, because its scales are those of the shards of the saved run: " + words(of_exchange);
     done += describe_tensors(extras);
   }
   const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);

@@ -83,7 +83,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_placeholder("DIR")
       .differs_by_host();
   describe_log(list);
-  list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps; 0: never", kNotNegative)
+  list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps and at the end; 0: never",
+           kNotNegative)
       .with_flag("--check-replicas");
   begin("run", "checkpoint.");
   checkpoint.describe(list);

@@ -54,7 +54,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
   std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
-  int64_t check_replicas = 0;  // compare the workers' parameters every so many steps; 0: never
+  int64_t check_replicas = 1000;  // compare the workers' parameters every N steps and at the end; 0: never
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
   int64_t validation = 0;      // evaluate on one in so many training samples, not on the test data; 0: off
 

@@ -82,7 +82,7 @@ Evaluation Trainer::run(Progress& progress) {
       if (step_ == first_step_ + 1 && (config_.checkpoint.steps() > 0 || config_.checkpoint.seconds() > 0))
         reserve_ = reserve_checkpoint_memory(*replica_, comm_, extras());
       notice_convolutions(progress);
-      check_due = check_due || (config_.check_replicas > 0 && step_ % config_.check_replicas == 0);
+      check_due = check_due || (checks_replicas() && step_ % config_.check_replicas == 0);
       if (check_due && replica_->synchronized()) check_replicas(), check_due = false;
       if (step_ == 1 || step_ % config_.log_every == 0 || step_ == total_steps_) report(progress);
       if (const int64_t every = config_.checkpoint.steps(); every > 0 && step_ % every == 0) checkpoint_due_ = true;
@@ -101,7 +101,7 @@ Evaluation Trainer::run(Progress& progress) {
   finish_checkpoint(progress);
   if (accumulator_.steps > 0 && stopped_) report(progress);
   if (stopped_) synchronize_for_eval();
-  if (config_.check_replicas > 0) check_replicas();
+  if (checks_replicas()) check_replicas();
   save(last, progress);
   return last;
 }

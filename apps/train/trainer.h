@@ -72,6 +72,7 @@ class Trainer {
   void roll_back(Progress& progress);       // collective: to the state of the last checkpoint
   void report(Progress& progress);          // collective
   void show(const StepMetrics& metrics, Progress& progress);
+  bool checks_replicas() const { return config_.check_replicas > 0 && comm_.topology.world() > 1; }
   void check_replicas();  // collective; throws if replicas differ
   // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
   void find_resumed();  // sets resumed_

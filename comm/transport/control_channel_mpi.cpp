@@ -6,6 +6,13 @@
 #include "comm/transport/session_mpi.h"
 
 namespace godwit {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{10};  // between two looks at the processes of this host
+// Notices of a process that has ended arrive within kGrace. Ranks notice one after the other, so that one reports it.
+constexpr std::chrono::milliseconds kGrace{100}, kBetweenRanks{30};
+
+}  // namespace
 
 ControlChannel::ControlChannel(MPI_Comm world) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
@@ -43,6 +50,14 @@ void ControlChannel::poll() {
     receive(status, too_long);
     post();
   }
+  look_at_processes();
+}
+
+void ControlChannel::look_at_processes() {
+  const auto now = Clock::now();
+  if (now - looked_ < kLook) return;
+  looked_ = now;
+  for (const int rank : MpiSession::instance().peers_on_host().ended()) dead_.emplace(rank, now);
 }
 
 void ControlChannel::receive(const MPI_Status& status, bool too_long) {
@@ -94,9 +109,11 @@ void ControlChannel::send(Kind kind, const std::string& text) {
   take(notice);
 }
 
-void ControlChannel::fail(const std::string& reason) {
+bool ControlChannel::fail(const std::string& reason) {
   std::lock_guard lock(mutex_);
-  if (!failures_.contains(rank_)) send(Kind::failed, reason);
+  if (failures_.contains(rank_)) return false;
+  send(Kind::failed, reason);
+  return true;
 }
 
 void ControlChannel::finish() {
@@ -145,6 +162,14 @@ std::map<int, std::string> ControlChannel::failures() const {
 std::optional<int> ControlChannel::failed_peer() const {
   std::lock_guard lock(mutex_);
   return failed_peer_;
+}
+
+std::optional<int> ControlChannel::lost_peer() const {
+  std::lock_guard lock(mutex_);
+  const auto until = Clock::now() - kGrace - kBetweenRanks * MpiSession::instance().rank_on_host();
+  for (const auto& [rank, since] : dead_)
+    if (since < until && !finished_[static_cast<size_t>(rank)] && !failures_.contains(rank)) return rank;
+  return std::nullopt;
 }
 
 std::optional<ControlChannel::Clock::time_point> ControlChannel::finished_at(int rank) const {

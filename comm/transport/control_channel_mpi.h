@@ -14,7 +14,7 @@
 namespace godwit {
 
 // Thread-safe. A notice is a small message to every other rank; poll() receives those that have arrived. A malformed
-// notice counts as a failure of the rank that sent it.
+// notice counts as a failure of the rank that sent it. poll() also looks for processes of this host that have ended.
 class ControlChannel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,7 +23,7 @@ class ControlChannel {
   void close();                      // collective, after all ranks have finished and none has failed
 
   void poll();
-  void fail(const std::string& reason);  // announces that this rank failed; later calls have no effect
+  bool fail(const std::string& reason);   // announces that this rank failed; later calls have no effect, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
   void busy();                           // announces that this rank works alone; repeat it meanwhile
   // Group::may_continue(); nullopt while undecided. A rank that wants to stop sends the number of steps it has begun.
@@ -33,6 +33,7 @@ class ControlChannel {
 
   std::map<int, std::string> failures() const;  // known reasons, by rank
   std::optional<int> failed_peer() const;       // the peer whose failure was received first
+  std::optional<int> lost_peer() const;         // a peer on this host whose process has ended without finish()
   std::optional<Clock::time_point> finished_at(int rank) const;
   Clock::time_point last_busy() const;  // when the last busy notice of another rank arrived
   std::vector<int> undecided() const;   // ranks whose number of steps is not known
@@ -53,6 +54,7 @@ class ControlChannel {
   void receive(const MPI_Status& status, bool too_long);
   std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty: none
   void take(const Notice& notice);
+  void look_at_processes();
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -64,7 +66,8 @@ class ControlChannel {
   std::map<int, std::string> failures_;
   std::optional<int> failed_peer_;
   std::vector<std::optional<Clock::time_point>> finished_;
-  Clock::time_point last_busy_{};
+  Clock::time_point last_busy_{}, looked_{};
+  std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and since when this rank knows
   int64_t begun_ = 0;                          // steps of this rank
   std::vector<std::optional<int64_t>> steps_;  // as answered by each rank
 };

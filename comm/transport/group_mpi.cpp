@@ -89,11 +89,7 @@ MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<
 void MpiGroup::abort(const std::string& reason) { members_.world->control.fail(reason); }
 
 void MpiGroup::check_failure(std::string_view phase) {
-  ControlChannel& control = members_.world->control;
-  control.poll();
-  if (const std::optional<int> failed = control.failed_peer())
-    fail("rank ", members_.world_ranks[static_cast<size_t>(rank())], ": phase '", phase, "': rank ", *failed,
-         " failed: ", control.failures().at(*failed));
+  members_.world->check_peers(members_.world_ranks[static_cast<size_t>(rank())], phase);
 }
 
 std::shared_ptr<void> MpiGroup::busy() {

@@ -127,9 +127,11 @@ std::vector<int> still_there(const ControlChannel& control) {
 }
 
 void end_well(MpiWorld& world) {
-  wait_for_notices(world.control, world.timeout,
-                   [&] { return world.control.all_finished() || world.control.failed_peer().has_value(); });
+  wait_for_notices(world.control, world.timeout, [&] {
+    return world.control.all_finished() || world.control.failed_peer() || world.control.lost_peer();
+  });
   if (world.control.failed_peer()) return;
+  world.check_peers(MpiSession::instance().rank(), "end");
   const std::vector<int> missing = still_there(world.control);
   if (!missing.empty())
     fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
@@ -166,6 +168,7 @@ std::string combined(const std::map<int, std::string>& failures) {
 [[noreturn]] void end_badly(MpiWorld& world, const std::exception_ptr& error, int rank) {
   ControlChannel& control = world.control;
   wait_for_notices(control, kSettle, [&] { return control.all_finished(); });
+  if (control.lost_peer()) throw PeerFailed("a process has ended", __FILE__, __LINE__);  // check_peers() reported it
   if (control.lowest_finished() != rank) {
     wait_for_notices(control, kReporter, [] { return false; });
     throw PeerFailed("another rank failed", __FILE__, __LINE__);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "comm/transport/launcher.h"
 #include "engine/context.h"
@@ -52,6 +53,7 @@ MpiSession::MpiSession() {
   hosts_.resize(static_cast<size_t>(world));
   gather_hosts();
   share_cores();
+  find_peers();
 }
 
 MpiSession::~MpiSession() {
@@ -92,6 +94,32 @@ void MpiSession::share_cores() {
     }
   threads_per_rank_ = std::clamp(CPU_COUNT(&lent) / ranks_here, 1, hardware_threads());
   bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// Processes of one host may be in different containers, where process numbers have different meanings.
+void MpiSession::find_peers() {
+  struct Process {
+    int64_t number = ::getpid();
+    char numbering[48] = "";
+  };
+  const Process own = [] {
+    Process process;
+    const ssize_t length = ::readlink("/proc/self/ns/pid", process.numbering, sizeof(process.numbering) - 1);
+    if (length < 0) process.numbering[0] = 0;
+    return process;
+  }();
+  std::vector<Process> all(hosts_.size());
+  check_mpi(MPI_Allgather(&own, sizeof(own), MPI_BYTE, all.data(), sizeof(own), MPI_BYTE, MPI_COMM_WORLD),
+            "MPI_Allgather");
+  std::vector<std::pair<int, pid_t>> peers;
+  for (int peer = 0; peer < world(); ++peer) {
+    const auto i = static_cast<size_t>(peer);
+    if (peer == rank_ || hosts_[i] != hosts_[static_cast<size_t>(rank_)]) continue;
+    if (peer < rank_) ++rank_on_host_;
+    if (*own.numbering && std::strcmp(own.numbering, all[i].numbering) == 0)
+      peers.emplace_back(peer, static_cast<pid_t>(all[i].number));
+  }
+  peers_on_host_ = std::make_unique<PeerProcesses>(peers);
 }
 
 }  // namespace godwit

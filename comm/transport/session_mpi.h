@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/topology.h"
+#include "comm/transport/peer_processes.h"
 
 namespace godwit {
 
@@ -28,6 +29,9 @@ class MpiSession {
   int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
   bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
 
+  int rank_on_host() const { return rank_on_host_; }          // index among the ranks of this host
+  PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe
+
   // Makes the exit of this process abort all ranks. `world` is kept alive until then, since MPI may still use its
   // memory.
   void fail(std::shared_ptr<void> world);
@@ -37,13 +41,15 @@ class MpiSession {
   MpiSession();
   void gather_hosts();
   void share_cores();
+  void find_peers();
 
   bool ours_ = false;
-  int rank_ = 0, threads_per_rank_ = 1;
+  int rank_ = 0, rank_on_host_ = 0, threads_per_rank_ = 1;
   bool bound_ = false;
   std::vector<std::string> hosts_;
   std::string library_;
   std::shared_ptr<void> failed_;
+  std::unique_ptr<PeerProcesses> peers_on_host_;
 };
 
 }  // namespace godwit

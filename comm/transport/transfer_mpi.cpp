@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <set>
@@ -25,6 +26,20 @@ constexpr std::chrono::seconds kGrace{1};  // for messages in flight from a memb
 void MpiWorld::keep(std::shared_ptr<void> memory) {
   std::lock_guard lock(mutex_);
   kept_.push_back(std::move(memory));
+}
+
+void MpiWorld::check_peers(int rank, std::string_view phase) {
+  control.poll();
+  if (const std::optional<int> failed = control.failed_peer())
+    godwit::fail("rank ", rank, ": phase '", phase, "': rank ", *failed, " failed: ", control.failures().at(*failed));
+  const std::optional<int> lost = control.lost_peer();
+  if (!lost) return;
+  const std::vector<std::string>& hosts = MpiSession::instance().hosts();
+  const auto named = [&](int r) { return detail::concat("rank ", r, " on ", hosts[static_cast<size_t>(r)]); };
+  const std::string text = detail::concat(named(rank), ": phase '", phase, "': ", named(*lost),
+                                          " has ended; its process was killed or has crashed");
+  if (control.fail(text)) std::fprintf(stderr, "%s\n", text.c_str());
+  godwit::fail(text);
 }
 
 // A CollectiveCall as sent over the network; 128 bytes.
@@ -253,16 +268,9 @@ void Transfer::complete(Message& message, int error) {
   else if (s.trouble.empty()) s.trouble = "ranks disagree";
 }
 
-void Transfer::check_failed_peer() const {
-  ControlChannel& control = members_.world->control;
-  control.poll();
-  if (const std::optional<int> failed = control.failed_peer())
-    give_up(detail::concat("rank ", *failed, " failed: ", control.failures().at(*failed)));
-}
-
 // Checks for failures, departed members and the timeout while nothing arrives.
 void Transfer::look_around(Clock::time_point last) const {
-  check_failed_peer();
+  members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
   const ControlChannel& control = members_.world->control;
   const auto now = Clock::now();
   for (const Message* message : state_->in_flight) {
@@ -298,7 +306,7 @@ void Transfer::explain() {
   const auto start = Clock::now();
   while (Clock::now() - start < kGrace && (!s.queues[kHeaderTag][false].messages.empty() || !mismatch()))
     if (!advance()) {
-      check_failed_peer();
+      members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
       std::this_thread::sleep_for(kSleep);
     }
   if (!mismatch()) give_up(s.trouble);

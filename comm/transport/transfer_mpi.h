@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/collective_call.h"
@@ -22,6 +23,9 @@ struct MpiWorld {
   const std::chrono::milliseconds timeout;
   std::vector<MPI_Comm> comms;  // of the groups
 
+  // Throws if another rank has failed, or has ended without a notice; the latter is printed too, by the first rank that
+  // notices, because a launcher leaves a second for it. `rank`: this one.
+  void check_peers(int rank, std::string_view phase);
   // Keeps message buffers alive after a failure, since MPI may still read or write them. Thread-safe.
   void keep(std::shared_ptr<void> memory);
 
@@ -95,7 +99,6 @@ class Transfer {
   void post();     // starts queued messages
   bool advance();  // polls once; true if a message completed
   void complete(Message& message, int error);
-  void check_failed_peer() const;
   void look_around(Clock::time_point last) const;
   [[noreturn]] void explain();
   [[noreturn]] void give_up(const std::string& reason) const;

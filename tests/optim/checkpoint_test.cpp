@@ -80,6 +80,12 @@ TEST(Checkpoint, BucketsMayChange) {
         plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic"); };
       expect_resumed_alike(plan, [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
     }
+  for (const std::string& exchange : method_names<ExchangeMethod>())
+    for (const int64_t bytes : {64, 1 << 20}) {
+      SCOPED_TRACE(exchange);
+      expect_resumed_alike({.optimizer = "adamw", .exchange = exchange},
+                           [&](MethodPlan& changed) { changed.bucket_bytes = bytes; });
+    }
   for (const char* sharding : {"zero2", "zero3", "hybrid"})
     expect_resumed_alike({.optimizer = "adamw", .exchange = "dense", .sharding = sharding, .parameter_wire = "bf16"},
                          [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });

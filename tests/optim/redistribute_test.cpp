@@ -49,6 +49,14 @@ class Means {
     }
   }
 
+  void forget(const std::string& prefix) {
+    std::erase_if(of_, [&](const auto& of) { return of.first.starts_with(prefix); });
+  }
+  void expect_all(const std::string& name, double expected) const {
+    const Of& of = of_.at(name);
+    for (size_t i = 0; i < of.sums.size(); ++i) EXPECT_EQ(of.sums[i], of.counts[i] * expected) << name << " at " << i;
+  }
+
  private:
   struct Of {
     std::vector<double> sums, counts;
@@ -150,13 +158,37 @@ TEST(Redistribute, ShardsOfNodesGoToTheirNewOwners) {
     plan.topology = after;
     (void)load(plan, folder / "step", loaded);
     means.expect_kept_in(loaded, "hybrid");
-    plan.exchange = "loco";
-    const TempFolder blocks;
-    save({.optimizer = "adamw", .exchange = "loco", .sharding = "hybrid", .topology = {2, 2}}, blocks / "step", means);
-    EXPECT_NE(
-        test::error_or_none([&] { (void)load(plan, blocks / "step", loaded); }).find("continues on as many nodes"),
-        std::string::npos);
   }
+}
+
+// The errors of an exchange with a scale per block cannot be read without the shards of the saved run.
+TEST(Redistribute, ErrorsWithAScalePerBlockOfAShardBeginAnew) {
+  for (const Topology after : {Topology{4, 2}, Topology{3, 1}, Topology{2, 3}}) {
+    MethodPlan plan{.optimizer = "adamw", .exchange = "loco", .sharding = "hybrid", .topology = {2, 2}};
+    const TempFolder folder;
+    Means means, loaded;
+    save(plan, folder / "step", means);
+    plan.topology = after;
+    const std::string said = load(plan, folder / "step", loaded);
+    EXPECT_NE(said.find("begins anew, because its scales are those of the shards of the saved run: exchange/e, "
+                        "exchange/scale"),
+              std::string::npos)
+        << said;
+    loaded.expect_all("exchange/e", 0);
+    loaded.expect_all("exchange/scale", 1);
+    means.forget("exchange/");
+    means.expect_kept_in(loaded, "loco behind hybrid");
+  }
+}
+
+TEST(Redistribute, OptimizersThatCommunicateKeepTheirShardsOfNodes) {
+  MethodPlan plan{.optimizer = "birder", .sharding = "hybrid", .topology = {2, 2}};
+  const TempFolder folder;
+  Means means, loaded;
+  save(plan, folder / "step", means);
+  plan.topology = {1, 2};
+  EXPECT_NE(test::error_or_none([&] { (void)load(plan, folder / "step", loaded); }).find("continues on as many nodes"),
+            std::string::npos);
 }
 
 // One worker alone has no server error, so two begin with none; the way back drops it.

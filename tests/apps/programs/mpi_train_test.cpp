@@ -8,6 +8,7 @@
 
 #include "comm/topology.h"
 #include "engine/philox.h"
+#include "optim/checkpoint.h"
 #include "tests/apps/programs/program_test.h"
 #include "tests/mpirun.h"
 
@@ -212,6 +213,33 @@ TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
   EXPECT_EQ(text("run/weights.safetensors"), weights);
 }
 
+// Error feedback, states of variance and of the warm-up, shards and low-rank factors, in the files of processes.
+TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
+  for (const std::string flags :
+       {"--optimizer one_bit_adam --set optimizer.warmup_steps=2",
+        "--optimizer zero_one_adam --set optimizer.warmup_steps=1 --set optimizer.intervals=fixed "
+        "--set optimizer.max_interval=2",
+        "--optimizer adamw --exchange loco --set exchange.sharding=zero2", "--optimizer sgdm --exchange powersgd"}) {
+    MpiOutcome outcome = mpirun(2,
+                                kProgram + std::string(kSmall) + "--max-steps 7 --nodes 2 --checkpoint-every 1 " +
+                                    "--set checkpoint.keep=9 --run-dir run " + flags,
+                                folder_);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const std::string whole = results("run"), weights = text("run/weights.safetensors");
+    int64_t left = 0;
+    for (const auto& [step, folder] : checkpoints_in(folder_ / "run/checkpoints"))
+      if (step > 4) fs::remove_all(folder);
+      else left = step;
+    ASSERT_GE(left, 3) << flags;
+    outcome = mpirun(2, kProgram + std::string("--resume run"), folder_);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("continues after step " + std::to_string(left)), std::string::npos) << outcome.out;
+    EXPECT_EQ(results("run"), whole) << flags;
+    EXPECT_TRUE(text("run/weights.safetensors") == weights) << flags;
+    fs::remove_all(folder_ / "run");
+  }
+}
+
 // mpirun would end the ranks a second after SIGTERM; it passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
@@ -225,15 +253,24 @@ TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   EXPECT_NE(text("mpi.out").find("; --resume run continues the run"), std::string::npos) << text("mpi.out");
 }
 
-// A launcher sends SIGTERM when the user stops the run and when a rank has died; the message covers both cases.
-TEST_F(MpiTrain, AKilledRankDoesNotPromiseToSaveTheWeights) {
+// The other ranks name rank, host and phase before the launcher ends them. If they are computing, the SIGTERM of the
+// launcher may come first; the message about it covers a dead rank, too.
+TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
   const MpiOutcome outcome = mpirun(2, program + " : -np 1 " + signal_after(1, "KILL") + program, folder_);
+  const std::chrono::duration<double> ended_after =
+      fs::file_time_type::clock::now() - fs::last_write_time(folder_ / "signaled");
+  EXPECT_LT(ended_after.count(), std::string(GODWIT_SANITIZE).empty() ? 5 : 20);
   EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
+  char host[256] = "";
+  ASSERT_EQ(gethostname(host, sizeof(host)), 0);
+  EXPECT_TRUE(outcome.says(std::string(" on ") + host + ": phase '")) << outcome.err;
+  EXPECT_TRUE(outcome.says(std::string("': rank 2 on ") + host + " has ended; its process was killed or has crashed\n"))
+      << outcome.err;
   EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
-  EXPECT_TRUE(
-      outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
-                   "launcher ends this one before that\n"))
+  EXPECT_EQ(outcome.says("SIGTERM: "),
+            outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
+                         "launcher ends this one before that\n"))
       << outcome.err;
 }
 

@@ -73,6 +73,19 @@ TEST_F(Netlab, ACutLinkEndsAllRanks) {
   EXPECT_LT(outcome.seconds, 45) << outcome.err;
 }
 
+// The other process of that host names it.
+TEST_F(Netlab, AKilledProcessIsNamedWithItsHost) {
+  const std::string killed =
+      "sh -c '[ $OMPI_COMM_WORLD_RANK = 3 ] && ( until [ -s run/metrics.jsonl ]; do sleep 0.1; done; kill -KILL $$ ) & "
+      "exec \"$@\"' sh ";
+  const MpiOutcome outcome = netlab("--hosts 2 --workers-per-node 2 --measure 0 -- " + killed + train_ +
+                                    " --epochs 1000000 --max-steps 0 --run-dir run");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_TRUE(outcome.says("rank 2 on host1: phase '")) << outcome.err;
+  EXPECT_TRUE(outcome.says("': rank 3 on host1 has ended; its process was killed or has crashed\n")) << outcome.err;
+  EXPECT_LT(outcome.seconds, 45) << outcome.err;
+}
+
 TEST_F(Netlab, RefusesWhatItCannotEmulate) {
   for (const auto& [arguments, words] :
        {std::pair{"--hosts 1", "--hosts 1: expects 2 to 250"},

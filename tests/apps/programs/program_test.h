@@ -33,11 +33,12 @@ struct Outcome {
   std::string out, err;
 };
 
-// Words before a command: it gets the signal when run/metrics.jsonl has `lines` lines, `seconds` later.
+// Words before a command: it gets the signal when run/metrics.jsonl has `lines` lines, `seconds` later. The file
+// `signaled` is then created.
 inline std::string signal_after(int lines, const std::string& signal, double seconds = 0) {
   return "sh -c '( until [ $(wc -l < run/metrics.jsonl) -ge " + std::to_string(lines) +
          " ] || ! kill -0 $$; do sleep 0.01; done; sleep " + std::to_string(seconds) + "; kill -" + signal +
-         " $$ ) >/dev/null 2>&1 & exec \"$@\"' sh ";
+         " $$; touch signaled ) >/dev/null 2>&1 & exec \"$@\"' sh ";
 }
 
 // Words before a command: it runs with a fault of tests/apps/programs/preload/faulty_system.cpp.

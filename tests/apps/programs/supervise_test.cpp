@@ -1,5 +1,6 @@
 // tools/supervise: restarts of a training command.
 #include "tests/apps/programs/train_resnet.h"
+#include "tests/mpirun.h"
 
 namespace godwit {
 namespace {
@@ -46,6 +47,25 @@ TEST_F(Supervise, ContinuesARunThatDies) {
   EXPECT_NE(outcome.err.find("supervise: exit code 137; starting again from step "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("(restart 1 of 3)"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find("(restart 2 of 3)"), std::string::npos) << "a new checkpoint restarts the count";
+}
+
+// A process of mpirun is killed in the first start. The run ends with the bits of one with threads.
+TEST_F(Supervise, ContinuesUnderMpirunAfterAKilledRank) {
+  if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
+  const auto whole = remains();
+  fs::remove_all(run_dir());
+  const std::string dies =
+      script("[ $(wc -l < starts) -gt 1 ] || set -- " + signal_after(50, "KILL") + "\"$@\"\nexec \"$@\"");
+  const std::string one = " -np 1 ";
+  const Outcome outcome = supervise("--delay 0.1", "mpirun --allow-run-as-root --oversubscribe" + one + train_ +
+                                                       kResumes + " :" + one + dies + train_ + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(remains() == whole);
+  const std::string all = starts();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;
+  EXPECT_NE(outcome.err.find("supervise: exit code 137; starting again from step "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("': rank 1 on "), std::string::npos) << outcome.err;
 }
 
 TEST_F(Supervise, GivesUpWithoutProgress) {

@@ -157,6 +157,97 @@ TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
 }
 
+// The disk has no room for the second checkpoint.
+TEST_F(TrainResnet, TooLittleDiskCostsOneCheckpoint) {
+  environment_ = faulty_system("FAULTY_ROOM=/step-4.partial 1");
+  const Outcome outcome =
+      train("--optimizer birder --batch 8 --nodes 2 --max-steps 6 --checkpoint-every 2 --set checkpoint.keep=1");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const size_t at = outcome.out.find("notice: no checkpoint of step 4: rank 0: run/checkpoints/step-4.partial: needs ");
+  ASSERT_NE(at, std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(
+                " MiB, but the disk has 1 MiB left; the run goes on and keeps the checkpoints that it has\n", at),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(outcome.out.find("no checkpoint of step ", at + 30), std::string::npos) << outcome.out;
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-4"));
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-4.partial"));
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-6/manifest.json"));
+}
+
+// With room for the first checkpoint only, this is the last good one, from which the run continues.
+TEST_F(TrainResnet, TooLittleDiskKeepsTheLastGoodCheckpoint) {
+  environment_ = faulty_system("FAULTY_ROOM=/step-4.partial 1");
+  const std::string flags =
+      "--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2 --set checkpoint.keep=1 --set log_every=1";
+  ASSERT_EQ(train(flags).exit_code, 0);
+  const std::string weights = read_file(run_dir() / "weights.safetensors");
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-2/manifest.json"));
+  EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-4"));
+  environment_.clear();
+  const Outcome outcome = train("", "--resume run");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("continues after step 2: "), std::string::npos) << outcome.out;
+  EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
+}
+
+// The folder of a run that is still writing there, and which this does not disturb.
+TEST_F(TrainResnet, AFolderInUseCannotBeResumed) {
+  const EndlessRun run(folder_, {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "birder",
+                                 "--checkpoint-every", "5", "--set", "checkpoint.keep=1000000"});
+  for (int i = 0; i < 600 && !fs::exists(run_dir() / "checkpoints/step-5/manifest.json"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  environment_ = "timeout 30";
+  for (const char* base :
+       {"--resume run", "--data data --run-dir run --resume auto --optimizer birder --batch 8 --nodes 2"}) {
+    const Outcome outcome = train("", base);
+    EXPECT_EQ(outcome.exit_code, 1) << base;
+    EXPECT_EQ(
+        outcome.err,
+        "train_resnet: rank 0: run directory run: another run is writing there; choose another with --run-dir DIR\n");
+  }
+  EXPECT_EQ(run.ends_after(SIGINT), 130);
+  int64_t step = 0;
+  for (const json& line : metrics())
+    if (line.contains("loss")) {
+      EXPECT_EQ(line["step"], ++step);
+    }
+  EXPECT_GT(step, 5);
+}
+
+// Words before a command: it runs with a read-only file system at `folder`.
+std::string read_only(const std::string& folder, const std::string& how) {
+  return "unshare -m sh -c '" + how + " " + folder + " && exec \"$@\"' sh ";
+}
+
+TEST_F(TrainResnet, AReadOnlyFolderIsRefused) {
+  if (std::system((read_only("/mnt", "mount -t tmpfs -o ro none") + "true >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "this user cannot mount a file system";
+  fs::create_directories(folder_ / "ro");
+  environment_ = read_only("ro", "mount -t tmpfs -o ro none");
+  Outcome outcome = train("--run-dir ro/new");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err,
+            "train_resnet: run directory ro/new: cannot be created (Read-only file system); choose another with "
+            "--run-dir DIR\n");
+  outcome = train("--run-dir ro");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err,
+            "train_resnet: run directory ro: cannot be written (Read-only file system); choose another with "
+            "--run-dir DIR\n");
+  // Only the checkpoints cannot be written: the run goes on without them.
+  fs::create_directories(run_dir() / "checkpoints");
+  environment_ = read_only("run/checkpoints", "mount -t tmpfs -o ro none");
+  outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(
+      outcome.out.find("notice: no checkpoint of step 2: rank 0: run/checkpoints/step-2.partial: cannot be created "
+                       "(Read-only file system); the run goes on"),
+      std::string::npos)
+      << outcome.out;
+  EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
+}
+
 // Training goes on while a checkpoint is written; the next one and the end wait for it.
 TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
   for (const auto& [every, slow_step] : {std::pair{4, 4}, std::pair{10, 12}}) {

@@ -43,6 +43,15 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
 }
 
+TEST_F(TrainResnet, WorkersAreComparedByDefault) {
+  EXPECT_NE(done("--nodes 2 --batch 8")
+                .out.find("replica checks: 1 passed; parameters and shared optimizer state of 2 "
+                          "workers were bit-identical\n"),
+            std::string::npos);
+  EXPECT_EQ(done("--nodes 2 --batch 8 --check-replicas 0").out.find("replica checks"), std::string::npos);
+  EXPECT_EQ(done("--batch 8").out.find("replica checks"), std::string::npos) << "one worker";
+}
+
 // Evaluations, averages of weights, replica checks and files are those of a run in which workers have all parameters.
 TEST_F(TrainResnet, ShardedParametersGiveTheSameFiles) {
   const auto files = [&](const std::string& sharding) {

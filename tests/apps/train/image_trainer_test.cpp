@@ -89,13 +89,24 @@ TEST(ImageTrainer, EqualRanksTrain) {
   EXPECT_NO_THROW(train([](ImageConfig&, int) {}));
 }
 
+// Parameters and batch-norm statistics.
+std::vector<std::vector<float>> values_of(const nn::Module& model) {
+  std::vector<std::vector<float>> all;
+  for (const Parameter& p : model.parameters()) all.push_back(p.var.value().to_vector<float>());
+  for (const nn::NamedTensor& buffer : model.buffers()) all.push_back(buffer.tensor.to_vector<float>());
+  return all;
+}
+
 // A task whose loss is 1000 times as large in one micro-batch of rank 1.
 class SpikingTask : public ImageTask {
  public:
   SpikingTask(const ImageConfig& config, const ImageData& data, Communicator& comm, int64_t where)
       : ImageTask(config, data, comm), rank_(comm.rank), where_(where) {}
 
+  std::vector<std::vector<std::vector<float>>> before;  // each micro-batch: values_of() the model
+
   Forward forward(int64_t micro_batch) override {
+    before.push_back(values_of(model()));
     Forward result = ImageTask::forward(micro_batch);
     if (micro_batch == where_ && rank_ == 1) result.loss = ops::scale(result.loss, 1000);
     return result;
@@ -106,8 +117,8 @@ class SpikingTask : public ImageTask {
   int64_t where_;
 };
 
-// The step with the jump is not taken: the parameters stay those of the step before, or become those of the checkpoint
-// before that.
+// The step with the jump, step 25, is not taken: the parameters stay those of step 24, or become those of the
+// checkpoint of step 20.
 TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
   const ImageData data = make_data();
   for (const bool birder : {false, true})
@@ -119,7 +130,11 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
         config.checkpoint.every = "10";
         config.check_replicas = 1;
         if (birder) config.optimizer = "birder";
-        run(config, SpikingTask(config, data, comm, 24), comm, progress);
+        SpikingTask task(config, data, comm, 24);
+        Trainer(image_program(), config, task, comm).run(progress);
+        EXPECT_NE(task.before[20], task.before[24]) << guard;
+        EXPECT_EQ(task.before[25] == task.before[20], guard == "rollback") << guard << ", rank " << comm.rank;
+        EXPECT_EQ(task.before[25] == task.before[24], guard == "skip") << guard << ", rank " << comm.rank;
       });
       SCOPED_TRACE(guard + text);
       const bool on = guard != "off";
@@ -138,26 +153,19 @@ class PoisonedTask : public ImageTask {
       : ImageTask(config, data, comm), rank_(comm.rank) {}
 
   Forward forward(int64_t micro_batch) override {
-    if (micro_batch == 1) before_ = values();
+    if (micro_batch == 1) before_ = values_of(model());
     if (micro_batch == 2) {
-      EXPECT_EQ(values(), before_) << "rank " << rank_ << ": the skipped step left a trace";
+      EXPECT_EQ(values_of(model()), before_) << "rank " << rank_ << ": the skipped step left a trace";
     }
     Forward result = ImageTask::forward(micro_batch);
     if (micro_batch == 1) {
-      EXPECT_NE(values(), before_) << "a forward pass must change the batch-norm statistics";
+      EXPECT_NE(values_of(model()), before_) << "a forward pass must change the batch-norm statistics";
     }
     if (micro_batch == 1 && rank_ == 1) result.loss = ops::scale(result.loss, static_cast<double>(NAN));
     return result;
   }
 
  private:
-  std::vector<std::vector<float>> values() {
-    std::vector<std::vector<float>> all;
-    for (const Parameter& p : model().parameters()) all.push_back(p.var.value().to_vector<float>());
-    for (const nn::NamedTensor& buffer : model().buffers()) all.push_back(buffer.tensor.to_vector<float>());
-    return all;
-  }
-
   int rank_;
   std::vector<std::vector<float>> before_;
 };
@@ -261,6 +269,17 @@ TEST(ImageTrainer, CheckReplicasFindsDriftedParameters) {
   EXPECT_THAT(
       error_when([](ImageConfig& config) { config.optimizer.set("lr", 2 * config.optimizer.number("lr")); }),
       AllOf(HasSubstr("the parameter 'fc.bias' (bucket 0) after step 2"), HasSubstr(": rank 1 differs from the rest")));
+}
+
+TEST(ImageTrainer, ReplicasAreCheckedAtTheEndByDefault) {
+  EXPECT_THAT(
+      error_of([] {
+        train([](ImageConfig& config, int rank) {
+          config.check_replicas = ImageConfig().check_replicas;
+          config.optimizer.set("lr", rank == 1 ? 0.2 : 0.1);
+        });
+      }),
+      AllOf(HasSubstr("the parameter 'fc.bias' (bucket 0) after step 3"), HasSubstr(": rank 1 differs from the rest")));
 }
 
 // With a learning rate of 0 the parameters stay equal and only the momentum drifts.

@@ -73,7 +73,9 @@ TEST_F(Mpi, DifferentCallsOfManyRanksAreReported) {
 
 TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   expect_failure("ends_early", "phase 'gradients': rank 2 has ended and will not join\n");
-  expect_failure("killed", "");
+  const MpiOutcome killed = expect_failure("killed", "");
+  EXPECT_TRUE(killed.says(": phase 'gradients': rank 1 on ")) << killed.err;
+  EXPECT_TRUE(killed.says(" has ended; its process was killed or has crashed\n")) << killed.err;
   const MpiOutcome stopped =
       expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not join within 5 s; rank 1 does not answer\n");
   EXPECT_GE(stopped.seconds, 5);

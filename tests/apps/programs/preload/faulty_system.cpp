@@ -2,9 +2,11 @@
 // substring that selects paths.
 //   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
+//   FAULTY_ROOM="part MiB"             the disk of such a path has this much room, as statvfs() says
 //   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails when the sum of sizes exceeds this
 //   FAULTY_CLOCK=seconds               the time of day jumps forth and back by so much with each call
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,6 +61,13 @@ extern "C" ssize_t write(int file, const void* data, size_t size) {
     size = std::min(size, static_cast<size_t>(room));
   }
   return next<ssize_t(int, const void*, size_t)>("write")(file, data, size);
+}
+
+extern "C" int statvfs(const char* path, struct statvfs* of) {
+  static const Fault room("FAULTY_ROOM");
+  const int result = next<int(const char*, struct statvfs*)>("statvfs")(path, of);
+  if (result == 0 && room.hits(path)) of->f_bavail = (static_cast<unsigned long>(room.amount) << 20) / of->f_frsize;
+  return result;
 }
 
 extern "C" void* aligned_alloc(size_t alignment, size_t size) {
