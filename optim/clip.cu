@@ -6,31 +6,54 @@ namespace godwit::detail {
 namespace {
 
 constexpr int64_t kValues = 4096;  // per block, as on the CPU
-constexpr int kLanes = 8;          // running sums per block, one thread each
+constexpr int kLanes = 8;          // running sums per block
 
 // A range, and the index of its first block's sum in the sums of all ranges.
 struct Place {
   int64_t begin, end, first;
 };
 
+// Each thread has kPack<T> neighboring running sums of a block, and loads that many values at a time if they are aligned.
 template <class T>
 __global__ void block_kernel(const T* x, const Place* places, int64_t ranges, int64_t blocks, double* sums) {
-  const int64_t lane = threadIdx.x % kLanes;
-  for (int64_t block = grid_thread() / kLanes; block - threadIdx.x % 32 / kLanes < blocks;
-       block += grid_threads() / kLanes) {
-    double sum = 0;
+  constexpr int kSums = kPack<T>, kThreads = kLanes / kSums;  // per thread; per block of values
+  const int64_t thread = threadIdx.x % kThreads;
+  for (int64_t block = grid_thread() / kThreads; block - threadIdx.x % 32 / kThreads < blocks;
+       block += grid_threads() / kThreads) {
+    double of[kSums] = {};
     if (block < blocks) {
       int64_t low = 0, high = ranges;  // finds the last range that begins at or before this block
       while (high - low > 1) (places[(low + high) / 2].first <= block ? low : high) = (low + high) / 2;
       const int64_t begin = places[low].begin + (block - places[low].first) * kValues;
       const int64_t end = begin + kValues < places[low].end ? begin + kValues : places[low].end;
-      for (int64_t i = begin + lane; i < end; i += kLanes) {
-        const auto value = static_cast<double>(x[i]);
+      const auto add = [](double& sum, T element) {
+        const auto value = static_cast<double>(element);
         sum = sum + value * value;
+      };
+      int64_t i = begin + kSums * thread;
+      if (reinterpret_cast<uintptr_t>(x + begin) % sizeof(Pack<T, kSums>) == 0) {
+#pragma unroll 8
+        for (; i + kSums <= end; i += kLanes) {
+          const Pack<T, kSums> values = load_pack<kSums>(x + i, 0);
+#pragma unroll
+          for (int k = 0; k < kSums; ++k) add(of[k], values.values[k]);
+        }
+      } else {
+        for (; i + kSums <= end; i += kLanes)
+#pragma unroll
+          for (int k = 0; k < kSums; ++k) add(of[k], x[i + k]);
       }
+#pragma unroll
+      for (int k = 0; k < kSums; ++k)
+        if (i + k < end) add(of[k], x[i + k]);
     }
-    for (int other = 1; other < kLanes; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-    if (lane == 0 && block < blocks) sums[block] = sum;
+#pragma unroll
+    for (int other = 1; other < kSums; other *= 2)
+#pragma unroll
+      for (int k = 0; k < kSums; k += 2 * other) of[k] = of[k] + of[k + other];
+    double sum = of[0];
+    for (int other = 1; other < kThreads; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (thread == 0 && block < blocks) sums[block] = sum;
   }
 }
 
@@ -85,8 +108,9 @@ Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment
   static_assert(sizeof(Place) == 3 * sizeof(int64_t));
   const auto* places = reinterpret_cast<const Place*>(on.cuda_data<int64_t>());
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
-    launch(device, "clip", block_kernel<T>, blocks_for(device, kLanes * blocks), kBlock, x.cuda_data<T>(), places,
-           count, blocks, sums.cuda_data<double>());
+    constexpr int kThreads = 64;  // small, so that the work is on many multiprocessors
+    launch(device, "clip", block_kernel<T>, blocks_for(device, kLanes / kPack<T> * blocks, kThreads), kThreads,
+           x.cuda_data<T>(), places, count, blocks, sums.cuda_data<double>());
   });
   launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), places, count,
          blocks, totals.cuda_data<double>());
