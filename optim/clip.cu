@@ -13,7 +13,7 @@ struct Place {
   int64_t begin, end, first;
 };
 
-// Each thread has kPack<T> neighboring running sums of a block, and loads that many values at a time if they are aligned.
+// Each thread has kPack<T> neighboring running sums of a block, and loads as many values at a time if they are aligned.
 template <class T>
 __global__ void block_kernel(const T* x, const Place* places, int64_t ranges, int64_t blocks, double* sums) {
   constexpr int kSums = kPack<T>, kThreads = kLanes / kSums;  // per thread; per block of values
