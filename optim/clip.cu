@@ -6,24 +6,47 @@
 namespace godwit::detail {
 namespace {
 
-constexpr int kLanes = 8;  // running sums per piece, one thread each
+constexpr int kLanes = 8;  // running sums per piece
 static_assert(RangePieces::kValues == 4096, "as on the CPU");
 
+// Each thread has kPack<T> neighboring running sums of a piece, and loads as many values at a time if they are aligned.
 template <class T>
 __global__ void piece_kernel(const T* x, RangePieces::Table table, double* sums) {
-  const int64_t lane = threadIdx.x % kLanes;
-  for (int64_t piece = grid_thread() / kLanes; piece - threadIdx.x % 32 / kLanes < table.pieces;
-       piece += grid_threads() / kLanes) {
-    double sum = 0;
+  constexpr int kSums = kPack<T>, kThreads = kLanes / kSums;  // per thread; per piece
+  const int64_t thread = threadIdx.x % kThreads;
+  for (int64_t piece = grid_thread() / kThreads; piece - threadIdx.x % 32 / kThreads < table.pieces;
+       piece += grid_threads() / kThreads) {
+    double of[kSums] = {};
     if (piece < table.pieces) {
       const auto [range, begin, end] = table[piece];
-      for (int64_t i = begin + lane; i < end; i += kLanes) {
-        const auto value = static_cast<double>(x[i]);
+      const auto add = [](double& sum, T element) {
+        const auto value = static_cast<double>(element);
         sum = sum + value * value;
+      };
+      int64_t i = begin + kSums * thread;
+      if (reinterpret_cast<uintptr_t>(x + begin) % sizeof(Pack<T, kSums>) == 0) {
+#pragma unroll 8
+        for (; i + kSums <= end; i += kLanes) {
+          const Pack<T, kSums> values = load_pack<kSums>(x + i, 0);
+#pragma unroll
+          for (int k = 0; k < kSums; ++k) add(of[k], values.values[k]);
+        }
+      } else {
+        for (; i + kSums <= end; i += kLanes)
+#pragma unroll
+          for (int k = 0; k < kSums; ++k) add(of[k], x[i + k]);
       }
+#pragma unroll
+      for (int k = 0; k < kSums; ++k)
+        if (i + k < end) add(of[k], x[i + k]);
     }
-    for (int other = 1; other < kLanes; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
-    if (lane == 0 && piece < table.pieces) sums[piece] = sum;
+#pragma unroll
+    for (int other = 1; other < kSums; other *= 2)
+#pragma unroll
+      for (int k = 0; k < kSums; k += 2 * other) of[k] = of[k] + of[k + other];
+    double sum = of[0];
+    for (int other = 1; other < kThreads; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    if (thread == 0 && piece < table.pieces) sums[piece] = sum;
   }
 }
 
@@ -71,8 +94,9 @@ Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment
   const RangePieces pieces(ranges);
   const Tensor sums({pieces.pieces()}, DType::f64), totals({count}, DType::f64);
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
-    launch(device, "clip", piece_kernel<T>, blocks_for(device, kLanes * pieces.pieces()), kBlock, x.cuda_data<T>(),
-           pieces.table(), sums.cuda_data<double>());
+    constexpr int kThreads = 64;  // small, so that the work is on many multiprocessors
+    launch(device, "clip", piece_kernel<T>, blocks_for(device, kLanes / kPack<T> * pieces.pieces(), kThreads), kThreads,
+           x.cuda_data<T>(), pieces.table(), sums.cuda_data<double>());
   });
   launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), pieces.table(),
          totals.cuda_data<double>());
