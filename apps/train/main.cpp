@@ -14,6 +14,7 @@
 
 #include "apps/config/command_line.h"
 #include "apps/report/progress.h"
+#include "apps/train/build_identity.h"
 #include "apps/train/consistency.h"
 #include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"
@@ -72,6 +73,7 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
+      check_same_build(*comm.world, build_identity());
       check_same_config(*comm.world, *config);
       const TaskMaker make = [&] {
         const auto busy = comm.world->busy();  // a host may read its data much more slowly than another
