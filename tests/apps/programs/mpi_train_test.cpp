@@ -149,6 +149,10 @@ TEST_F(MpiTrain, NamesARankOfAnotherBuild) {
   EXPECT_NE(error.find("; install the same build on all hosts\n"), std::string::npos) << error;
 }
 
+TEST_F(MpiTrain, ThirtyTwoRanksTrainATinyModel) {
+  expect_same_bits({16, 2}, "--batch 1 --max-steps 2 --set eval_batch=1 --threads 1 --optimizer birder");
+}
+
 TEST_F(MpiTrain, NamesRanksWithOtherData) {
   fs::create_directory(folder_ / "other");
   fs::copy(folder_ / "data", folder_ / "other", fs::copy_options::overwrite_existing | fs::copy_options::recursive);
