@@ -78,6 +78,20 @@ function(godwit_library folder)
   endif()
 endfunction()
 
+# godwit_source_hash(<folder> <folders>…): adds source_hash() to the library of a folder: a hash of the sources in the
+# folders. A change of any source compiles this one function again.
+function(godwit_source_hash folder)
+  foreach(source_folder ${ARGN})
+    list(APPEND patterns ${source_folder}/*.h ${source_folder}/*.cpp ${source_folder}/*.cu)
+  endforeach()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
+  set(out ${PROJECT_BINARY_DIR}/source_hash.cpp)
+  add_custom_command(OUTPUT ${out} DEPENDS ${sources} ${PROJECT_SOURCE_DIR}/cmake/SourceHash.cmake VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D "FOLDERS=${ARGN}" -D OUT=${out}
+                             -P ${PROJECT_SOURCE_DIR}/cmake/SourceHash.cmake)
+  target_sources(godwit_${folder} PRIVATE ${out})
+endfunction()
+
 function(godwit_app name library)
   add_executable(${name} apps/${name}.cpp)
   target_link_libraries(${name} PRIVATE godwit_${library})

@@ -63,10 +63,25 @@ std::string count_text(const char* word, int64_t done, int64_t all) {
   return print("%s %lld/%lld", word, static_cast<long long>(done), static_cast<long long>(all));
 }
 
-bool knows_shares(const ProgressState& s) { return s.computing > 0 || s.exchanging > 0; }
-
-std::string shares_text(const ProgressState& s) {
-  return print("compute %.0f%%, exchange %.0f%%", 100 * s.computing, 100 * s.exchanging);
+// Shares of a step's time, the most important first. A share that rounds to 0 % is left out.
+std::vector<std::string> shares(const TimeSplit& times, bool brief) {
+  const auto percent_of = [&](double seconds) { return times.total > 0 ? std::lround(100 * seconds / times.total) : 0; };
+  std::vector<std::string> texts;
+  const auto add = [&](const char* name, const char* brief_name, double seconds) {
+    if (const long share = percent_of(seconds); share > 0)
+      texts.push_back(print("%s %ld%%", brief ? brief_name : name, share));
+  };
+  add("forward", "fwd", times.forward);
+  add("backward", "bwd", times.backward);
+  add("exposed communication", "comm", times.exposed_communication);
+  if (const long all = percent_of(times.communication); !brief && all > 0) {
+    if (percent_of(times.exposed_communication) == 0) texts.emplace_back("exposed communication 0%");
+    texts.back() += print(" of %ld%%", all);
+  }
+  add("compression", "compr", times.exposed_compression);
+  add("update", "upd", times.exposed_update);
+  add("data", "data", times.data_wait);
+  return texts;
 }
 
 bool knows_time_left(const ProgressState& s) { return s.seconds_left >= 0 && s.step < s.steps; }
@@ -85,7 +100,8 @@ std::vector<Part> short_parts(const ProgressState& s) {
                              {3, rate_text(s.samples_per_s) + " " + (s.unit == "images" ? "img" : s.unit) + "/s"},
                              {4, short_bytes(s.bytes_intra, s.bytes_inter)}};
   if (s.accuracy) parts.insert(parts.begin() + 4, {2, print("acc %.1f%%", 100 * *s.accuracy)});
-  if (knows_shares(s)) parts.push_back({8, shares_text(s)});
+  int rank = 8;
+  for (const std::string& share : shares(s.times, true)) parts.push_back({rank++, share});
   if (knows_time_left(s)) parts.push_back({0, short_duration(s.seconds_left) + " left"});
   return parts;
 }
@@ -136,7 +152,11 @@ std::string render_line(const ProgressState& s) {
   if (s.accuracy) text += print("  accuracy %.1f%%", 100 * *s.accuracy);
   text += "  " + rate_text(s.samples_per_s) + " " + s.unit + "/s  ";
   text += human_bytes(s.bytes_inter) + " inter, " + human_bytes(s.bytes_intra) + " intra per step";
-  if (knows_shares(s)) text += "  " + shares_text(s);
+  const char* between = "  ";
+  for (const std::string& share : shares(s.times, false)) {
+    text += between + share;
+    between = ", ";
+  }
   return knows_time_left(s) ? text + "  " + human_duration(s.seconds_left) + " left" : text;
 }
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "apps/report/time_split.h"
+
 namespace godwit::apps {
 
 struct ProgressState {
@@ -18,14 +20,14 @@ struct ProgressState {
   double bytes_intra = 0, bytes_inter = 0;  // per step, within and between nodes
   double seconds_left = 0;                  // negative if not yet known
   std::string unit = "images";              // name of a sample
-  // Shares of a step: computation, and exchange that the computation does not hide. Both 0: unknown.
-  double computing = 0, exchanging = 0;
+  TimeSplit times = {};                     // of a step; total 0: unknown
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
 std::string percent(double fraction);                           // "81.25 %"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
-// At most `width` columns. Drops parts that do not fit: first the bar, then epoch, step, …; loss and time last.
+// At most `width` columns. Drops parts that do not fit: first the bar, then the parts of a step's time, from the last,
+// then epoch, step, …; loss and time left last.
 std::string render_bar(const ProgressState& state, int width);
 std::string render_line(const ProgressState& state);            // all parts, as a line of text
 

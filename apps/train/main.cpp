@@ -15,6 +15,7 @@
 #include "apps/config/command_line.h"
 #include "apps/config/pick_sharding.h"
 #include "apps/report/progress.h"
+#include "apps/train/build_identity.h"
 #include "apps/train/consistency.h"
 #include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"
@@ -73,6 +74,7 @@ bool train(const Program& program, const ConfigPtr& config) {
     const auto body = [&](Communicator& comm) {
       config->nodes = comm.topology.nodes;
       config->workers_per_node = comm.topology.workers_per_node;
+      check_same_build(*comm.world, build_identity());
       pick_sharding(*config);
       check_same_config(*comm.world, *config);
       const TaskMaker make = [&] {

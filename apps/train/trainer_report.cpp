@@ -78,8 +78,7 @@ void Trainer::show(const StepMetrics& metrics, Progress& progress) {
   state.seconds_left =
       training_s / static_cast<double>(step_ - first_step_) * static_cast<double>(total_steps_ - step_);
   state.unit = task_.unit();
-  state.computing = metrics.times.computation() / metrics.times.total;
-  state.exchanging = metrics.times.exposed() / metrics.times.total;
+  state.times = metrics.times;
   write([&] { progress.update(state); });
 }
 

@@ -232,6 +232,12 @@ void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view pha
   if (rank() != root) values.copy_from(x);
 }
 
-void MpiGroup::do_barrier(std::string_view phase) { Transfer(members_, {Collective::barrier, phase}, {}).finish(); }
+// A dissemination barrier: after i rounds, the 2^i ranks up to this one have joined.
+void MpiGroup::do_barrier(std::string_view phase) {
+  const auto nothing = [](int) { return Piece(); };
+  Transfer transfer(members_, {Collective::barrier, phase}, {});
+  transfer.open_in_rounds(nothing, nothing);
+  transfer.finish();
+}
 
 }  // namespace godwit

@@ -23,6 +23,7 @@ class PeerFailed : public Error {
   using Error::Error;  // message and source location
 };
 
+std::string mpi_library();  // "Open MPI v4.1.4"; empty without MPI
 bool mpi_built();  // whether this build has MPI
 
 // Runs body(communicator) as this process's rank. `given` is as for fit_topology(); {0, 0}: one node per host. Returns

@@ -99,7 +99,7 @@ void describe_launch(const MpiSession& session, const Topology& topology,
                      const std::function<void(const std::string&)>& note) {
   if (!note || session.rank() != 0) return;
   const std::set<std::string> hosts(session.hosts().begin(), session.hosts().end());
-  note(detail::concat(session.library(), ": ", session.world(), session.world() == 1 ? " rank on " : " ranks on ",
+  note(detail::concat(mpi_library(), ": ", session.world(), session.world() == 1 ? " rank on " : " ranks on ",
                       hosts.size(), hosts.size() == 1 ? " host" : " hosts"));
   const std::string spanning = spanning_node(topology, session.hosts());
   if (!spanning.empty())
@@ -187,6 +187,14 @@ std::string combined(const std::map<int, std::string>& failures) {
 }  // namespace
 
 bool mpi_built() { return true; }
+
+std::string mpi_library() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  const std::string text(version, static_cast<size_t>(length));
+  return text.substr(0, text.find_first_of(",\n"));
+}
 
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options) {
   check(options.threads_per_rank >= 0, "run_mpi: ", options.threads_per_rank, " threads per rank");

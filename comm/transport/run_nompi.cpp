@@ -3,6 +3,8 @@
 
 namespace godwit {
 
+std::string mpi_library() { return ""; }
+
 bool mpi_built() { return false; }
 
 void run_mpi(Topology, const std::function<void(Communicator&)>&, const MpiOptions&) {

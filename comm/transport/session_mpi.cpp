@@ -45,11 +45,6 @@ MpiSession::MpiSession() {
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world), "MPI_Comm_size");
   check(!launched || launched->world == world, "mpi: the launcher started ", launched ? launched->world : 0,
         " ranks, but MPI sees ", world, "; use the launcher of the MPI library of this build");
-  char version[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(version, &length);
-  library_ = std::string(version, static_cast<size_t>(length));
-  library_.resize(std::min(library_.size(), library_.find_first_of(",\n")));
   hosts_.resize(static_cast<size_t>(world));
   gather_hosts();
   share_cores();

@@ -25,7 +25,6 @@ class MpiSession {
   int rank() const { return rank_; }
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
-  const std::string& library() const { return library_; }           // "Open MPI v4.1.4"
   int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
   bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
 
@@ -47,7 +46,6 @@ class MpiSession {
   int rank_ = 0, rank_on_host_ = 0, threads_per_rank_ = 1;
   bool bound_ = false;
   std::vector<std::string> hosts_;
-  std::string library_;
   std::shared_ptr<void> failed_;
   std::unique_ptr<PeerProcesses> peers_on_host_;
 };

@@ -122,29 +122,43 @@ Transfer::~Transfer() {
 void Transfer::open() {
   const int others = static_cast<int>(members_.world_ranks.size()) - 1;
   const auto nothing = [](int) { return Piece(); };
-  open(call_.collective == Collective::barrier ? others : std::bit_width(static_cast<unsigned>(others)), nothing,
-       nothing);
+  open(std::bit_width(static_cast<unsigned>(others)), nothing, nothing);
 }
 
-// With all peers, or with those at so many of the distances 1, 2, 4, …. A member that makes another call may send data
-// behind its description, so each receive has room for them.
+// With all peers, or with those at so many of the distances 1, 2, 4, ….
 void Transfer::open(int peers, const PieceOf& send_piece, const PieceOf& receive_piece) {
-  constexpr int64_t kRoom = sizeof(Header) + kFew;
   const int size = static_cast<int>(members_.world_ranks.size());
   state_->opened = true;
-  std::byte* const room = state_->allocate(peers * kRoom);
   for (int i = 0; i < peers; ++i) {
     const int distance = peers == size - 1 ? i + 1 : 1 << i;
-    const int from = (members_.rank + size - distance) % size, to = (members_.rank + distance) % size;
-    receive(from, {room + i * kRoom, kRoom}, kHeaderTag, 0);
-    state_->queues[kHeaderTag][false].messages.back().behind = receive_piece(from);
-    const Piece piece = send_piece(to);
-    const int64_t bytes = static_cast<int64_t>(sizeof(Header)) + piece.bytes;
-    const Piece message{state_->allocate(bytes), bytes};
-    std::memcpy(message.data, &state_->mine, sizeof(Header));
-    std::copy_n(piece.data, piece.bytes, message.data + sizeof(Header));
-    send(to, message, kHeaderTag, 0);
+    describe(distance, 0, send_piece(peer_at(distance)), receive_piece(peer_at(-distance)));
   }
+}
+
+void Transfer::open_in_rounds(const PieceOf& send_piece, const PieceOf& receive_piece) {
+  state_->opened = true;
+  for (int round = 0; 1 << round < std::ssize(members_.world_ranks); ++round) {
+    describe(1 << round, round, send_piece(round), receive_piece(round));
+    wait(kHeaderTag, round);
+  }
+}
+
+int Transfer::peer_at(int distance) const {
+  const int size = static_cast<int>(members_.world_ranks.size());
+  return (members_.rank + distance + size) % size;
+}
+
+// To the member at this distance, and from the one that has this member at this distance. A member that makes another
+// call may send data behind its description, so each receive has room for them.
+void Transfer::describe(int distance, int64_t row, const Piece& piece, const Piece& behind) {
+  constexpr int64_t kRoom = sizeof(Header) + kFew;
+  receive(peer_at(-distance), {state_->allocate(kRoom), kRoom}, kHeaderTag, row);
+  state_->queues[kHeaderTag][false].messages.back().behind = behind;
+  const int64_t bytes = static_cast<int64_t>(sizeof(Header)) + piece.bytes;
+  const Piece message{state_->allocate(bytes), bytes};
+  std::memcpy(message.data, &state_->mine, sizeof(Header));
+  std::copy_n(piece.data, piece.bytes, message.data + sizeof(Header));
+  send(peer_at(distance), message, kHeaderTag, row);
 }
 
 void Transfer::queue(int tag, int64_t row, const PieceOf& send_piece, const PieceOf& receive_piece) {
@@ -155,7 +169,7 @@ void Transfer::queue(int tag, int64_t row, const PieceOf& send_piece, const Piec
   }
   if (!state_->opened) open();
   for (int distance = 1; distance < size; ++distance) {
-    const int to = (members_.rank + distance) % size, from = (members_.rank + size - distance) % size;
+    const int to = peer_at(distance), from = peer_at(-distance);
     receive(from, receive_piece(from), tag, row);
     send(to, send_piece(to), tag, row);
   }
@@ -279,7 +293,11 @@ void Transfer::look_around(Clock::time_point last) const {
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not join"));
   }
-  if (now - std::max(last, control.last_busy()) <= members_.world->timeout) return;
+  // In a later round the other member may itself wait for the absent one. The member that waits for it in the first
+  // round reports it.
+  const auto in_later_round = [](const Message* message) { return message->tag == kHeaderTag && message->row > 0; };
+  const auto grace = std::ranges::any_of(state_->in_flight, in_later_round) ? kGrace : kGrace * 0;
+  if (now - std::max(last, control.last_busy()) <= members_.world->timeout + grace) return;
   std::set<int> absent, cut_off;  // world ranks with messages in flight
   for (const Message* message : state_->in_flight)
     (state_->came[static_cast<size_t>(message->peer)] ? cut_off : absent)

@@ -56,7 +56,8 @@ struct Piece {
 using PieceOf = std::function<Piece(int peer)>;
 
 // Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
-// a time, so neither memory nor connections grow with the number of ranks. One thread uses a Transfer.
+// a time, but MPI opens a connection to every rank that a row goes to, and a call of at most kFew bytes allocates memory
+// for a message of each. One thread uses a Transfer.
 class Transfer {
  public:
   static constexpr int64_t kShort = 64 << 10;  // largest bytes of a call that latency dominates
@@ -71,9 +72,12 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Exchanges the description of the call with the members at the distances 1, 2, 4, … (a barrier: with all). wait()
-  // and finish() do it if it has not been done.
+  // Exchanges the description of the call with the members at the distances 1, 2, 4, …. wait() and finish() do it if it
+  // has not been done.
   void open();
+  // Does this in rounds: round i, with the members at distance 2^i, begins when round i−1 has ended. After the last all
+  // members have joined the call. send(i), at most kFew bytes, travels with the description and arrives in receive(i).
+  void open_in_rounds(const PieceOf& send, const PieceOf& receive);
   // Queues a row: a message of at most MpiMembers::piece bytes to and from each other member, the nearest first; one
   // without bytes is skipped. All members must queue the rows of a tag (1 or 2) in ascending order and with the same
   // sizes. The first row of a call of at most kFew bytes travels with the description of the call.
@@ -94,6 +98,8 @@ class Transfer {
   using Clock = std::chrono::steady_clock;
 
   void open(int peers, const PieceOf& send, const PieceOf& receive);
+  int peer_at(int distance) const;
+  void describe(int distance, int64_t row, const Piece& send, const Piece& receive);
   template <class F>
   void wait_until(F&& done);
   void post();     // starts queued messages

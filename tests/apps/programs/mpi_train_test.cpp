@@ -141,6 +141,19 @@ TEST_F(MpiTrain, ErrorsAreReportedOnce) {
   EXPECT_NE(text("out").find("no launcher"), std::string::npos) << text("out");
 }
 
+TEST_F(MpiTrain, NamesARankOfAnotherBuild) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
+  expect_refused(2, program + ": -np 1 " + faulty_system("FAULTY_MPI=Open MPI v0.9, old") + program + "--lr 0.2",
+                 "hosts run different builds: rank 2 on host ", 1);
+  const std::string error = text("mpi.err");
+  EXPECT_NE(error.find(", Open MPI v0.9; rank 0 on host "), std::string::npos) << error;
+  EXPECT_NE(error.find("; install the same build on all hosts\n"), std::string::npos) << error;
+}
+
+TEST_F(MpiTrain, ThirtyTwoRanksTrainATinyModel) {
+  expect_same_bits({16, 2}, "--batch 1 --max-steps 2 --set eval_batch=1 --threads 1 --optimizer birder");
+}
+
 TEST_F(MpiTrain, NamesRanksWithOtherData) {
   fs::create_directory(folder_ / "other");
   fs::copy(folder_ / "data", folder_ / "other", fs::copy_options::overwrite_existing | fs::copy_options::recursive);

@@ -1,4 +1,7 @@
 // tools/netlab: training on emulated hosts, and a link that is cut.
+#include <algorithm>
+#include <utility>
+
 #include "tests/apps/programs/train_resnet.h"
 #include "tests/mpirun.h"
 
@@ -25,7 +28,7 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
   const std::string whole = results(metrics()), weights = read_file(run_dir() / "weights.safetensors");
   fs::remove_all(run_dir());
   const MpiOutcome outcome =
-      netlab("--hosts 3 --workers-per-node 2 --rate 200mbit -- " + train_ + " --max-steps 8 --run-dir run");
+      netlab("--hosts 3 --workers-per-node 2 --rate 200mbit --accept-any-rate -- " + train_ + " --max-steps 8 --run-dir run");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(results(metrics()) == whole);
   EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
@@ -84,6 +87,92 @@ TEST_F(Netlab, AKilledProcessIsNamedWithItsHost) {
   EXPECT_TRUE(outcome.says("rank 2 on host1: phase '")) << outcome.err;
   EXPECT_TRUE(outcome.says("': rank 3 on host1 has ended; its process was killed or has crashed\n")) << outcome.err;
   EXPECT_LT(outcome.seconds, 45) << outcome.err;
+}
+
+// Runs netlab with another rate of a device: one of the two of host 2's link, or all.
+std::string with_other_link(const std::string& device, const std::string& rate, const std::string& arguments) {
+  return "python3 -B -c '\n"
+         "import importlib.machinery, importlib.util, sys\n"
+         "tools, device, rate, *sys.argv[1:] = sys.argv[1:]\n"
+         "sys.path.insert(0, tools)\n"
+         "loader = importlib.machinery.SourceFileLoader(\"netlab\", tools + \"/netlab\")\n"
+         "netlab = importlib.util.module_from_spec(importlib.util.spec_from_loader(\"netlab\", loader))\n"
+         "loader.exec_module(netlab)\n"
+         "shape = netlab.Lab.shape\n"
+         "def other(lab, space, name):\n"
+         "    asked = lab.rate\n"
+         "    if (space[-1] if name == \"eth0\" else \"\") + name == device or device == \"all\":\n"
+         "        lab.rate = rate\n"
+         "    shape(lab, space, name)\n"
+         "    lab.rate = asked\n"
+         "netlab.Lab.shape = other\n"
+         "sys.exit(netlab.main())' " GODWIT_SOURCE_DIR "/tools " +
+         device + " " + rate + " " + arguments;
+}
+
+TEST_F(Netlab, RefusesARateThatALinkDoesNotHold) {
+  const MpiOutcome high = netlab("--hosts 2 --rate 1000gbit --measure 0.3");
+  EXPECT_EQ(high.exit_code, 1) << high.err;
+  EXPECT_TRUE(high.says("% of --rate 1000gbit; use a lower --rate, fewer --hosts or an idle machine, or go on with "
+                        "--accept-any-rate\n"))
+      << high.err;
+  const std::string links = "--hosts 3 --rate 20mbit --measure 0.5";
+  // Acknowledgments of the next link wait in the slow direction, so either may be the slowest.
+  const std::string words[] = {"the link from host 1 to host 2 carries ", "the link from host 2 to host 0 carries "};
+  for (const auto& [device, rate] : {std::pair{"host2", "8mbit"}, {"2eth0", "8mbit"}, {"all", "40mbit"}}) {
+    const MpiOutcome outcome = run_line(with_other_link(device, rate, links), scratch_);
+    EXPECT_EQ(outcome.exit_code, 1) << device << outcome.err;
+    if (device != std::string("all")) {
+      EXPECT_TRUE(outcome.says(words[0]) || outcome.says(words[1])) << device << outcome.err;
+    }
+    EXPECT_TRUE(outcome.says(" % of --rate 20mbit; use a lower --rate")) << device << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  const MpiOutcome accepted = run_line(with_other_link("host2", "8mbit", links + " --accept-any-rate"), scratch_);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_TRUE(accepted.says("netlab: warning: the link from host ")) << accepted.err;
+  const MpiOutcome held = netlab("--hosts 3 --rate 20mbit --measure 1");
+  EXPECT_EQ(held.exit_code, 0) << held.err;
+}
+
+// Starts netlab, waits until the program runs, and executes `after` with $lab, the process id of netlab. `hosts` prints
+// the number of its namespaces.
+std::string while_running(const std::string& after) {
+  return "{ hosts() { ip netns list | grep -c godwit-$lab-; }; " GODWIT_SOURCE_DIR
+         "/tools/netlab --hosts 2 --measure 0 -- sh -c 'echo $$ >rank; exec sleep 1000' & lab=$!; "
+         "until [ -s rank ]; do kill -0 $lab || exit 9; sleep 0.05; done; hosts; " +
+         after + "; }";
+}
+
+TEST_F(Netlab, RemovesItsNamespacesAfterASignal) {
+  const MpiOutcome outcome = run_line(while_running("kill -TERM $lab; wait $lab || echo failed; hosts"), scratch_);
+  EXPECT_EQ(outcome.out, "3\nfailed\n0\n") << outcome.err;
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+TEST_F(Netlab, RemovesWhatAKilledNetlabHasLeft) {
+  const MpiOutcome outcome =
+      run_line(while_running("runs() { grep -q sleep /proc/$(tail -n 1 rank)/cmdline && echo runs || echo ended; }; "
+                             "kill -KILL $lab; wait $lab; hosts; runs; " GODWIT_SOURCE_DIR
+                             "/tools/netlab --hosts 2 --measure 0; hosts; runs"),
+               scratch_);
+  EXPECT_EQ(outcome.out, "3\n3\nruns\n0\nended\n") << outcome.err;
+}
+
+TEST_F(Netlab, AHostThatIsUnreachableAtTheStartIsReported) {
+  const MpiOutcome outcome = netlab("--hosts 2 --measure 0 --cut 1:0 -- sleep 5");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_LT(outcome.seconds, 60);
+  EXPECT_NE((outcome.out + outcome.err).find("unable to"), std::string::npos) << outcome.out << outcome.err;
+}
+
+TEST_F(Netlab, NeedsRoot) {
+  const MpiOutcome outcome =
+      run_line("chmod 755 . && cp " GODWIT_SOURCE_DIR "/tools/netlab " GODWIT_SOURCE_DIR
+               "/tools/launcher.py . && setpriv --reuid 65534 --clear-groups ./netlab --hosts 2",
+               scratch_);
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_TRUE(outcome.says("error: network namespaces need root; run it with sudo\n")) << outcome.err;
 }
 
 TEST_F(Netlab, RefusesWhatItCannotEmulate) {

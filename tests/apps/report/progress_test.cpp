@@ -97,12 +97,47 @@ TEST(Progress, LineContainsAllValues) {
             "3 min 05 s left");
 }
 
+TimeSplit some_times() {
+  return {.forward = 0.28, .backward = 0.42, .data_wait = 0.02, .exposed_compression = 0.01,
+          .exposed_communication = 0.17, .exposed_update = 0.03, .communication = 0.4, .total = 1};
+}
+
+TEST(Progress, LineContainsThePartsOfAStep) {
+  ProgressState state = some_state();
+  state.times = some_times();
+  EXPECT_EQ(render_line(state),
+            "epoch 2/5  step 812/2340  loss 0.4321  accuracy 85.1%  1234 images/s  68.1 kB inter, 0 B intra per step  "
+            "forward 28%, backward 42%, exposed communication 17% of 40%, compression 1%, update 3%, data 2%  "
+            "3 min 05 s left");
+  state.times.exposed_compression = state.times.data_wait = 0.004;
+  state.times.exposed_communication = 0;
+  EXPECT_NE(render_line(state).find("  forward 28%, backward 42%, exposed communication 0% of 40%, update 3%  3 min"),
+            std::string::npos)
+      << render_line(state);
+  state.times.communication = 0;
+  EXPECT_NE(render_line(state).find("backward 42%, update 3%  3 min"), std::string::npos) << render_line(state);
+}
+
+TEST(Progress, BarShowsThePartsOfAStepThatFit) {
+  ProgressState state = some_state();
+  state.times = some_times();
+  const std::string before = "34%  epoch 2/5  step 812/2340  loss 0.4321  acc 85.1%  1234 img/s  68 kB/step  ";
+  const std::string after = "3m05s left";
+  const std::string parts = "fwd 28%  bwd 42%  comm 17%  compr 1%  upd 3%  data 2%  ";
+  EXPECT_EQ(render_bar(state, 144), before + parts + after);
+  EXPECT_EQ(render_bar(state, 143), before + parts.substr(0, 46) + after) << "without data";
+  EXPECT_EQ(render_bar(state, 118), before + parts.substr(0, 28) + after) << "up to exposed communication";
+  EXPECT_EQ(render_bar(state, 100), before + parts.substr(0, 9) + after) << "forward only";
+  EXPECT_EQ(render_bar(state, 160), "[====>        ] " + before + parts + after);
+}
+
 TEST(Progress, BarFitsEveryWidth) {
   ProgressState odd = some_state();
   odd.loss = NAN;
   odd.seconds_left = INFINITY;
   odd.bytes_inter = 1e300;
   odd.samples_per_s = 1e300;
+  odd.times = {.forward = NAN, .backward = INFINITY, .communication = 1e300, .total = 1e-300};
   for (const ProgressState& state : {some_state(), ProgressState{}, odd})
     for (int width = -1; width <= 250; ++width)
       EXPECT_LE(static_cast<int>(render_bar(state, width).size()), std::max(width, 0));

@@ -298,6 +298,24 @@ TEST_P(Collectives, BytesOfAllRanksEqualTheFormulas) {
       });
 }
 
+// Each rank in turn is late.
+TEST_P(Collectives, NoRankLeavesABarrierBeforeAllHaveEntered) {
+  using Clock = std::chrono::steady_clock;
+  for (const Topology& topology : topologies())
+    run(topology, [&](Communicator& comm) {
+      const int world = topology.world();
+      for (int late = 0; late < world; ++late) {
+        if (comm.rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        const int64_t entered = Clock::now().time_since_epoch().count();  // of one clock for all processes of a host
+        comm.world->barrier("late");
+        const int64_t left = Clock::now().time_since_epoch().count();
+        const Tensor all({world}, DType::i64);
+        comm.world->all_gather(Tensor::of<int64_t>({entered}, {1}), all, "entered");
+        for (const int64_t of_rank : all.to_vector<int64_t>()) EXPECT_GE(left, of_rank) << "late: " << late;
+      }
+    });
+}
+
 // Ranks synchronize only in every fourth step. All must stop after the same step, without a deadlock.
 TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
   for (const Topology& topology : topologies())

@@ -1,10 +1,11 @@
-// Preloaded into a program by tests to emulate a slow or full disk, little memory, or a clock that jumps. `part` is a
-// substring that selects paths.
+// Preloaded into a program by tests to emulate a slow or full disk, little memory, a clock that jumps, or another MPI.
+// `part` is a substring that selects paths.
 //   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
 //   FAULTY_ROOM="part MiB"             the disk of such a path has this much room, as statvfs() says
 //   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails when the sum of sizes exceeds this
 //   FAULTY_CLOCK=seconds               the time of day jumps forth and back by so much with each call
+//   FAULTY_MPI=text                    MPI reports this as its version
 #include <dlfcn.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -93,4 +94,11 @@ extern "C" time_t time(time_t* to) {
   clock_gettime(CLOCK_REALTIME, &now);
   if (to) *to = now.tv_sec;
   return now.tv_sec;
+}
+
+extern "C" int MPI_Get_library_version(char* version, int* length) {
+  static const char* const other = std::getenv("FAULTY_MPI");
+  if (!other) return next<int(char*, int*)>("MPI_Get_library_version")(version, length);
+  *length = std::snprintf(version, 256, "%s", other);  // MPI guarantees this size
+  return 0;
 }

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -33,6 +36,15 @@ void run_ranks(const Topology& topology, const std::function<void(Communicator&)
 }
 
 }  // namespace godwit::testing
+
+static std::atomic<int> sends{0};
+
+// Replaces the function of MPI's library, to count messages.
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+  ++sends;
+  return PMPI_Isend(data, count, type, peer, tag, comm, request);
+}
 
 namespace {
 
@@ -103,6 +115,17 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        if (comm.rank == 1) kill(getpid(), SIGSTOP);
        reduce_for_ever(comm);
      }},
+    {"stopped_before_barrier",
+     [](Communicator& comm) {
+       comm.world->all_reduce(Tensor::zeros({1}), Reduce::sum, "start");
+       if (comm.rank == 1) kill(getpid(), SIGSTOP);
+       comm.world->barrier("late");
+     }},
+    {"gather",
+     [](Communicator& comm) {
+       const Tensor x = Tensor::zeros({2}), all({2 * comm.world->size()});
+       comm.world->all_gather(x, all, comm.rank == 2 ? "h" : "g");
+     }},
     {"topologies", reduce_for_ever},
     {"alone", reduce_for_ever},
 };
@@ -117,6 +140,20 @@ TEST(MpiRanks, LargeMessagesArriveComplete) {
     comm.world->broadcast(x, 1, "large");
     EXPECT_EQ(std::count(x.data<uint8_t>(), x.data<uint8_t>() + n, 7), n - 1);
     EXPECT_EQ(x.item(n - 1), 9);
+  });
+}
+
+TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
+  const int world = launcher()->world;
+  if (world <= 8) return;
+  const int rounds = std::bit_width(static_cast<unsigned>(world - 1));
+  godwit::testing::run_ranks({world, 1}, [&](Communicator& comm) {
+    const auto sent_by = [&](const std::function<void()>& call) {
+      const int before = sends;
+      call();
+      return sends - before;
+    };
+    EXPECT_EQ(sent_by([&] { comm.world->barrier("few"); }), rounds);
   });
 }
 
@@ -185,7 +222,7 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
 int run_failure(const std::string& name) {
   const int rank = launcher()->rank, world = launcher()->world;
   const Topology topology = name == "topologies" && rank == 1 ? Topology{1, world} : Topology{world, 1};
-  const int timeout = name == "alone" ? 1 : name == "stopped" ? 5 : 60;
+  const int timeout = name == "alone" ? 1 : name.starts_with("stopped") ? 5 : 60;
   try {
     run_mpi(topology, kFailures.at(name), {.timeout = std::chrono::seconds(timeout)});
     return 0;

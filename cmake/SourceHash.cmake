@@ -1,0 +1,14 @@
+# Writes OUT, the source of source_hash(): a hash of the sources of the programs, which are in SOURCE/<each of FOLDERS>.
+#   cmake -D SOURCE=<Godwit's sources> -D "FOLDERS=engine;…" -D OUT=<file> -P SourceHash.cmake
+set(all "")
+foreach(folder ${FOLDERS})
+  file(GLOB_RECURSE sources RELATIVE ${SOURCE} ${SOURCE}/${folder}/*.h ${SOURCE}/${folder}/*.cpp ${SOURCE}/${folder}/*.cu)
+  list(SORT sources)
+  foreach(source ${sources})
+    file(SHA256 ${SOURCE}/${source} hash)
+    string(APPEND all "${hash} ${source}\n")
+  endforeach()
+endforeach()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 12 hash)
+file(WRITE ${OUT} "#include \"apps/train/build_identity.h\"\nconst char* godwit::apps::source_hash() { return \"${hash}\"; }\n")
