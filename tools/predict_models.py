@@ -28,8 +28,8 @@ def norm(width):
     return Layer([(width,), (width,)], 0)
 
 
-def linear(inputs, outputs, tokens=1):
-    return Layer([(outputs, inputs), (outputs,)], 2 * inputs * outputs * tokens)
+def linear(inputs, outputs, tokens=1, bias=True):
+    return Layer([(outputs, inputs)] + [(outputs,)] * bias, 2 * inputs * outputs * tokens)
 
 
 def attention(width, tokens):
@@ -115,6 +115,24 @@ def gpt(tokens, words, depth, width, positions=1024):
     return layers + [norm(width), Layer([], 2 * words * width * tokens)]
 
 
+def llama(tokens, words, depth, width, inner, heads, kv_heads, head_width=None, tied=False, qkv_bias=False, output_bias=False, mlp_bias=False,
+          experts=0, used=2):
+    """Touvron et al. 2023 with grouped-query attention; Jiang et al. 2024 with experts, of which a token uses `used`."""
+    head_width = head_width or width // heads
+    queries, keys, rms_norm = heads * head_width, kv_heads * head_width, Layer([(width,)], 0)
+    layers = [Layer([(words, width)], 0)]
+    for _ in range(depth):
+        layers += [linear(width, outputs, tokens, qkv_bias) for outputs in (queries, keys, keys)]
+        layers += [attention(queries, tokens), linear(queries, width, tokens, output_bias)]
+        if experts:
+            layers.append(linear(width, experts, tokens, bias=False))
+            layers += [linear(*sides, tokens * used / experts, bias=False) for _ in range(experts) for sides in ((width, inner), (inner, width), (width, inner))]
+        else:
+            layers += [linear(*sides, tokens, mlp_bias) for sides in ((width, inner), (width, inner), (inner, width))]
+        layers += [rms_norm, rms_norm]
+    return layers + [rms_norm, Layer([] if tied else [(words, width)], 2 * words * width * tokens)]
+
+
 # name: builder, size of an input (side of an image, tokens of a text), classes or words, and what the builder takes
 TABLE = {
     "resnet18": (resnet, 224, 1000, [2, 2, 2, 2]),
@@ -138,6 +156,11 @@ TABLE = {
     "gpt2_medium": (gpt, 1024, 50257, 24, 1024),
     "gpt2_large": (gpt, 1024, 50257, 36, 1280),
     "gpt2_xl": (gpt, 1024, 50257, 48, 1600),
+    "llama3_1b": (llama, 8192, 128256, 16, 2048, 8192, 32, 8, None, True),
+    "llama3_8b": (llama, 8192, 128256, 32, 4096, 14336, 32, 8),
+    "mistral_7b": (llama, 8192, 32000, 32, 4096, 14336, 32, 8),
+    "qwen2_0_5b": (llama, 8192, 151936, 24, 896, 4864, 14, 2, None, True, True),
+    "mixtral_8x7b": (llama, 8192, 32000, 32, 4096, 14336, 32, 8, None, False, False, False, False, 8),
 }
 BERT_SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512), "base": (12, 768), "large": (24, 1024)}
 for size, shape in BERT_SIZES.items():
@@ -146,15 +169,22 @@ for size, shape in BERT_SIZES.items():
 
 
 def add_saved(folder, tokens):
-    """The name in TABLE of the network in a HuggingFace folder. A GPT-2 is added to TABLE; other names may be missing there."""
+    """The name in TABLE of the network in a HuggingFace folder. A language model is added to TABLE; other names may be missing there."""
     config = json.loads((folder / "config.json").read_text())
-    if config["model_type"] == "gpt2":
+    kind = config["model_type"]
+    if kind == "gpt2":
         name = f"gpt2 of {config['n_layer']} layers of {config['n_embd']}"
         TABLE[name] = (gpt, tokens, *(config[key] for key in ("vocab_size", "n_layer", "n_embd", "n_positions")))
         return name
-    shape = (config.get("num_hidden_layers"), config.get("hidden_size"))
-    names = [f"bert_{size}" for size in BERT_SIZES if config["model_type"] == "bert" and BERT_SIZES[size] == shape]
-    return names[0] if names else f"{config['model_type']} of {shape[0]} layers of {shape[1]}"
+    depth, width = config.get("num_hidden_layers"), config.get("hidden_size")
+    name = f"{kind} of {depth} layers of {width}"
+    if kind in ("llama", "mistral", "qwen2", "mixtral"):
+        heads, bias = config["num_attention_heads"], config.get("attention_bias", False)
+        TABLE[name] = (llama, tokens, config["vocab_size"], depth, width, config["intermediate_size"], heads, config.get("num_key_value_heads") or heads,
+                       config.get("head_dim"), config["tie_word_embeddings"], bias or kind == "qwen2", bias, config.get("mlp_bias", False),
+                       config.get("num_local_experts", 0), config.get("num_experts_per_tok", 2))
+    names = [f"bert_{size}" for size in BERT_SIZES if kind == "bert" and BERT_SIZES[size] == (depth, width)]
+    return names[0] if names else name
 
 
 def model(name, size=None, classes=None):

@@ -1,6 +1,7 @@
 // tools/predict: its bucket plan is the engine's, and its times have closed forms.
 #include "models/bert.h"
 #include "models/bert_config.h"
+#include "models/llama.h"
 #include "models/lstm.h"
 #include "models/resnet.h"
 #include "models/vgg.h"
@@ -56,12 +57,17 @@ TEST_F(Predict, HasTheBucketsOfTheEngine) {
   small.vocab_size = 8000;
   expect_plan("bert_tiny_pretraining --classes 8000", BertForPreTraining(small));
   expect_plan("lstm_awd", LstmLanguageModel(lstm_config("lstm_awd")));
+  const nn::DeferParameters without_memory;
+  expect_plan("qwen2_0_5b", Llama(llama_config("qwen2_0_5b")));
+  expect_plan("mixtral_8x7b", Llama(llama_config("mixtral_8x7b")));
 }
 
 // The numbers of torchvision and HuggingFace.
 TEST_F(Predict, CountsTheParametersOfLargeModels) {
   for (const auto& [name, parameters] :
-       {std::pair{"vgg16", 138357544}, {"bert_large", 334094338}, {"gpt2_xl", 1557611200}})
+       {std::pair<const char*, int64_t>{"vgg16", 138357544}, {"bert_large", 334094338}, {"gpt2_xl", 1557611200},
+        {"llama3_1b", 1235814400}, {"llama3_8b", 8030261248}, {"mistral_7b", 7241732096},
+        {"qwen2_0_5b", 494032768}, {"mixtral_8x7b", 46702792704}})
     EXPECT_EQ(predicted(std::string("--batch 1 --step-ms 1 --methods dense --nodes 2 --model ") + name)["parameters"],
               parameters)
         << name;
