@@ -1,7 +1,7 @@
 #include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
 #include "optim/clip.h"
-#include "optim/cuda/range_pieces.h"
+#include "optim/kernels/cuda/range_pieces.h"
 
 namespace godwit::detail {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/update.h"
-#include "optim/cuda/range_pieces.h"
+#include "optim/kernels/cuda/range_pieces.h"
 #include "optim/kernels/one_bit_kernels.h"
 
 namespace godwit {
