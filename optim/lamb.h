@@ -28,7 +28,8 @@ struct SubtractScaled {
 // Of each parameter, from ‖x‖² and ‖r‖²: c;  rate ← α·c
 template <class T>
 struct LambCoefficient {
-  double lr, low, high;
+  double lr, low, high;  // α, limits of c
+  // of_x, of_r: ‖x‖² and ‖r‖²
   GODWIT_INLINE void operator()(int64_t, double& c, T& rate, double of_x, double of_r) const {
     c = of_x > 0 && of_r > 0 ? std::min(std::max(std::sqrt(of_x) / std::sqrt(of_r), low), high) : 1;
     rate = static_cast<T>(lr * c);
@@ -38,18 +39,18 @@ struct LambCoefficient {
 // SubtractScaled with a rate for each parameter, for update_by_parts().
 template <class T>
 struct SubtractScaledParts {
-  const T* rates;
-  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }
+  const T* rates;                                                             // of each parameter
+  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // for parameter i
 };
 
 // The owned elements of a bucket's parameters, by slot. They follow one another; those of other ranks are empty.
 struct ParameterRanges {
-  explicit ParameterRanges(const Bucket& bucket);
-  std::vector<Segment> ranges;
-  std::vector<int64_t> bounds;  // between them, for update_by_parts()
+  explicit ParameterRanges(const Bucket& bucket);  // of the owned elements of its slots
+  std::vector<Segment> ranges;                                       // one for each slot
+  std::vector<int64_t> bounds;                                       // between them, for update_by_parts()
   bool empty() const { return ranges.empty() || begin() == end(); }  // no element is owned
-  int64_t begin() const { return ranges.front().begin; }
-  int64_t end() const { return ranges.back().end; }
+  int64_t begin() const { return ranges.front().begin; }             // of the owned elements
+  int64_t end() const { return ranges.back().end; }                  // of the owned elements
 };
 
 // On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
