@@ -1,6 +1,7 @@
 #include "optim/bucket_size.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <sstream>
 
@@ -45,7 +46,8 @@ Var scratch_loss(const std::vector<Parameter>& parameters, uint32_t seed) {
 std::string milliseconds(double seconds) {
   std::ostringstream text;
   text.precision(3);
-  text << 1e3 * seconds << " ms";
+  if (seconds < 0.1) text << 1e3 * seconds << " ms";
+  else text << std::llround(1e3 * seconds) << " ms";
   return text.str();
 }
 
