@@ -222,6 +222,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     body(groups);
     world->control.finish();
     if (world->control.failures().empty()) end_well(*world);
+    session.set_phase("");
     if (world->control.failures().empty()) return;
   } catch (...) {
     error = std::current_exception();
@@ -231,6 +232,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     world->control.finish();
   }
   session.fail(world);
+  session.set_phase("");
   end_badly(*world, error, rank);
 }
 

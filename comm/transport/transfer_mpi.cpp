@@ -29,6 +29,7 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
 }
 
 void MpiWorld::check_peers(int rank, std::string_view phase) {
+  MpiSession::instance().set_phase(phase);
   control.poll();
   if (const std::optional<int> failed = control.failed_peer())
     godwit::fail("rank ", rank, ": phase '", phase, "': rank ", *failed, " failed: ", control.failures().at(*failed));
