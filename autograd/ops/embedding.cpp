@@ -62,7 +62,7 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
     using C = compute_t<T>;
     const T* from = dy.data<T>();
     T* to = d_table.data<T>();
-    vector_for(width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       const int64_t columns = end - begin;
       std::vector<C> sums(columns);
       C* __restrict sum = sums.data();

@@ -111,7 +111,7 @@ void combine_experts_forward(Cpu, const Tensor& x, const Tensor& weights, const 
     const T* from = x.data<T>();
     const C* weight = weights.data<C>();
     T* to = y.data<T>();
-    vector_for(y.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(y.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> sums(width);
       C* __restrict sum = sums.data();
       for (int64_t t = begin; t < end; ++t) {
@@ -137,7 +137,7 @@ void combine_experts_backward(Cpu, const Tensor& x, const Tensor& weights, const
     const C* weight = weights.data<C>();
     T* to = dx.data<T>();
     C* to_weights = d_weights.data<C>();
-    vector_for(dy.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(dy.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t t = begin; t < end; ++t)
         for (int64_t s = t * k; s < (t + 1) * k; ++s) {
           const T *row = from + slot[s] * width, *g = all + t * width;

@@ -22,7 +22,7 @@ void cell_forward(const Tensor& gates, const Tensor& recurrent, const Tensor& be
   const T* add = recurrent.data<T>();
   const C* old_cells = before.data<C>();
   C* new_cells = after.data<C>();
-  vector_for(h.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(h.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       const T* more = add + 4 * row * width;
@@ -50,7 +50,7 @@ void cell_backward(const Tensor& gates, const Tensor& before, const Tensor& afte
   const T *from_y = dy.data<T>(), *from_h = dh.data<T>();
   const C *old_cells = before.data<C>(), *new_cells = after.data<C>();
   C* d_cells = dc.data<C>();
-  vector_for(dh.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(dh.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       GODWIT_IN_PLACE

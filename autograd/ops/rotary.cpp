@@ -12,7 +12,7 @@ void rotate(Cpu, const Tensor& x, const RotaryTable& table, int64_t length, int6
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const C *cosines = table.cos.data<C>(), *sines = table.sin.data<C>(), sign = inverse ? C(-1) : C(1);
-    vector_for(x.dim(0), std::max<int64_t>(1, (1 << 14) / (width + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), std::max<int64_t>(1, (1 << 14) / (width + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t row = begin; row < end; ++row) {
         const C* cos = cosines + (first + row % length) * half;
         const C* sin = sines + (first + row % length) * half;

@@ -73,7 +73,7 @@ void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labe
   const int32_t* label = labels.data<int32_t>();
   double *loss = losses.data<double>(), *log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    vector_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         loss[i] = log_sum[i] = 0;
@@ -105,7 +105,7 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
     const T *all = logits.data<T>(), off = static_cast<T>(smoothing / static_cast<double>(classes));
     const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
     T* gradient = d_logits.data<T>();
-    vector_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         T* dx = gradient + i * classes;
