@@ -129,6 +129,10 @@ function(godwit_test_program name library)
   add_executable(${name} ${ARGN})
   godwit_test_settings(${name} ${library})
   target_precompile_headers(${name} REUSE_FROM ${headers})
+  # Several sources are compiled as one, which halves the time. So each source has a namespace named after its file.
+  if(GODWIT_TEST_BATCH GREATER 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_TEST_BATCH})
+  endif()
 endfunction()
 
 # godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, … that run a

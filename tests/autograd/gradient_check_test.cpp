@@ -3,7 +3,7 @@
 #include <gtest/gtest-spi.h>
 
 namespace godwit {
-namespace {
+namespace gradient_check_test {
 
 using testing::check_gradients, testing::random_tensor;
 
@@ -45,5 +45,5 @@ TEST(GradientCheck, FindsAccumulationWhereItShouldOverwrite) {
   EXPECT_NE(all.find("a backward after clear_grad must overwrite"), std::string::npos) << all;
 }
 
-}  // namespace
+}  // namespace gradient_check_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include <tuple>
 
 namespace godwit {
-namespace {
+namespace dnn_plan_test {
 
 constexpr int64_t kBatch = 32;
 constexpr int64_t kMiB = 1 << 20;
@@ -202,5 +202,5 @@ TEST(DeviceProperties, DamagedDescriptionsAreRefused) {
   EXPECT_THROW(device_properties("{\"deviceVer\":"), std::exception);
 }
 
-}  // namespace
+}  // namespace dnn_plan_test
 }  // namespace godwit

@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_dnn_timing_test {
 
 using ::testing::Contains;
 using ::testing::Each;
@@ -252,5 +252,5 @@ TEST_F(CudaDnnTiming, NothingIsTimedWhileAGraphIsCaptured) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));
 }
 
-}  // namespace
+}  // namespace cuda_dnn_timing_test
 }  // namespace godwit

@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_faults_test {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -270,5 +270,5 @@ TEST_F(CudaFaults, FilterGradientsWithoutABfloat16EngineAreComputedInFloat32AndR
   });
 }
 
-}  // namespace
+}  // namespace cuda_faults_test
 }  // namespace godwit

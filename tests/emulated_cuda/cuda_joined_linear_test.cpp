@@ -6,7 +6,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_joined_linear_test {
 
 class CudaJoinedLinear : public OnGpu {
  protected:
@@ -57,5 +57,5 @@ TEST_F(CudaJoinedLinear, NeedsNoEpilogue) {
       products(type, true, begin);
 }
 
-}  // namespace
+}  // namespace cuda_joined_linear_test
 }  // namespace godwit

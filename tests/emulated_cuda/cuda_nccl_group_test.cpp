@@ -15,7 +15,7 @@
 #include "tests/optim/parameter_reads_checks.h"
 
 namespace godwit {
-namespace {
+namespace cuda_nccl_group_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -311,5 +311,5 @@ TEST_P(CudaNcclGroup, NewShapesWaitForTheCollectivesOfTheStepBefore) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_nccl_group_test
 }  // namespace godwit

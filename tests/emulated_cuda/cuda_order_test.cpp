@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_order_test {
 
 // Each thread reads its neighbor's value: from this block with a barrier, from an unknown one without.
 void neighbor_kernel(bool barrier, int* to) {
@@ -74,5 +74,5 @@ TEST(EmulatedOrder, SeveralNumbersOfMultiprocessorsRevealASumOverTheGrid) {
   EXPECT_EQ(sums_on_gpus(true), 3u);
 }
 
-}  // namespace
+}  // namespace cuda_order_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_poison_test {
 
 class CudaPoison : public OnGpu {
  protected:
@@ -90,5 +90,5 @@ TEST_F(CudaPoison, ReleaseBeforeAnotherStreamHasReadIsARace) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_poison_test
 }  // namespace godwit

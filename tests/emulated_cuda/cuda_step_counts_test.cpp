@@ -19,7 +19,7 @@
 #include "tests/emulated_cuda/cuda_runtime.h"
 
 namespace godwit::apps {
-namespace {
+namespace cuda_step_counts_test {
 
 // Copies of one direction.
 struct Copies {
@@ -342,5 +342,5 @@ TEST_F(CudaStepCounts, Nccl) {
   expect_table("bert, zero3, 2 workers, nccl", bert({2, 1}, sharded("zero3"), true));
 }
 
-}  // namespace
+}  // namespace cuda_step_counts_test
 }  // namespace godwit::apps

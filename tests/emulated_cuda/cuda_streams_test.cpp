@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_streams_test {
 
 constexpr int kNumbers = 64;
 constexpr size_t kBytes = kNumbers * sizeof(int);
@@ -204,5 +204,5 @@ TEST(EmulatedStreams, ReportErrorsOfQueuedWorkWhenTheHostWaits) {
   unsetenv("GODWIT_EMULATED_STREAMS");
 }
 
-}  // namespace
+}  // namespace cuda_streams_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace choice_file_test {
 
 using ::testing::HasSubstr;
 using Values = std::map<std::string, std::string>;
@@ -175,5 +175,5 @@ TEST(CacheFolder, FollowsTheEnvironment) {
   EXPECT_EQ(cache_folder(), "");
 }
 
-}  // namespace
+}  // namespace choice_file_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace tensor_test {
 
 using testing::HasSubstr;
 
@@ -185,5 +185,5 @@ TEST(Tensor, DetachedTensorsUseMemoryThatTheyAreGiven) {
   EXPECT_NE(error_of([&] { Tensor({4}).detach(); }).find("only attached memory"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace tensor_test
 }  // namespace godwit

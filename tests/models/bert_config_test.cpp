@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace bert_config_test {
 
 using nlohmann::json;
 using ::testing::AllOf, ::testing::HasSubstr;
@@ -254,5 +254,5 @@ TEST(BertConfig, NamedSizes) {
   EXPECT_THAT(error_of([] { bert_config("bert-bsae"); }), HasSubstr("bert_base"));
 }
 
-}  // namespace
+}  // namespace bert_config_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace bert_test {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -205,5 +205,5 @@ TEST(BertModel, NamesMalformedInputs) {
   EXPECT_THAT(error_of([&] { Bert model_of(bad); }), HasSubstr("num_attention_heads 3"));
 }
 
-}  // namespace
+}  // namespace bert_test
 }  // namespace godwit

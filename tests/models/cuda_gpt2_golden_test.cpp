@@ -3,7 +3,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_gpt2_golden_test {
 
 class CudaGpt2Golden : public OnGpu {};
 
@@ -13,5 +13,5 @@ TEST_F(CudaGpt2Golden, Bfloat16StaysNearFloat64) {
   testing::on_rank("cuda:0", gpt2_golden::expect_bfloat16_near_float64);
 }
 
-}  // namespace
+}  // namespace cuda_gpt2_golden_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_llama_golden_test {
 
 class CudaLlamaGolden : public OnGpu {};
 
@@ -13,5 +13,5 @@ TEST_F(CudaLlamaGolden, Bfloat16StaysNearFloat64) {
   testing::on_rank("cuda:0", llama_golden::expect_bfloat16_near_float64);
 }
 
-}  // namespace
+}  // namespace cuda_llama_golden_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace generate_test {
 
 using ::testing::HasSubstr;
 
@@ -161,5 +161,5 @@ TEST(Generate, NamesInvalidInput) {
   EXPECT_THAT(error_of([&] { sample_token(bad, {}, 0); }), HasSubstr("the logit of token 1 is not a number"));
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace gpt2_test {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -215,5 +215,5 @@ TEST(Gpt2Config, DefaultsAreTransformers) {
   EXPECT_EQ(hash(config), hash(expected));
 }
 
-}  // namespace
+}  // namespace gpt2_test
 }  // namespace godwit

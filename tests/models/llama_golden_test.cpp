@@ -3,7 +3,7 @@
 #include "models/generate.h"
 
 namespace godwit {
-namespace {
+namespace llama_golden_test {
 
 using llama_golden::expect_golden_on;
 
@@ -33,5 +33,5 @@ TEST(LlamaGolden, GreedyEqualsTransformers) {
   }
 }
 
-}  // namespace
+}  // namespace llama_golden_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace llama_test {
 
 using nlohmann::json;
 using ::testing::AllOf, ::testing::HasSubstr;
@@ -329,5 +329,5 @@ TEST_P(LlamaWeights, DeferredParametersReadPartsOfTheFile) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaWeights, ::testing::Values("llama3", "qwen2", "mixtral"));
 
-}  // namespace
+}  // namespace llama_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace lstm_test {
 
 using ::testing::HasSubstr, ::testing::ElementsAre;
 using testing::fill_by_formula, testing::fnv1a, testing::hashed_unit, testing::hashed_word, testing::summary;
@@ -253,5 +253,5 @@ TEST(LstmModel, NamesInvalidSettings) {
   EXPECT_THAT(error_of([&] { model->forward(outside, state); }), HasSubstr("id 5 is 23, the table has 23 rows"));
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace pretrained_test {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -258,5 +258,5 @@ TEST_F(Pretrained, NamesFoldersWithoutWeights) {
   EXPECT_THAT(error_of([&] { save_pretrained(folder_ / "file/x", model); }), HasSubstr("cannot be created"));
 }
 
-}  // namespace
+}  // namespace pretrained_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace recompute_test {
 
 using ::testing::HasSubstr, testing::values;
 
@@ -155,5 +155,5 @@ TEST(Recompute, RefusesMixturesOfExperts) {
   EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts are not computed again"));
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/models/golden.h"
 
 namespace godwit {
-namespace {
+namespace resnet_test {
 
 int64_t parameter_count(const std::string& name, const std::function<void(ResNetConfig&)>& change = {}) {
   ResNetConfig config = resnet_config(name);
@@ -263,5 +263,5 @@ TEST(ResNet, RefusesInvalidArguments) {
   expect_error([&] { make_resnet(with([](auto& c) { c.bottleneck = true; })); }, "basic blocks");
 }
 
-}  // namespace
+}  // namespace resnet_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace vgg_test {
 
 using testing::golden_images, testing::golden_labels;
 
@@ -140,5 +140,5 @@ TEST(Vgg, RefusesInvalidArguments) {
   EXPECT_THAT(with([](VggConfig& c) { c.dtype = DType::f16; }), ::testing::HasSubstr("bf16 or f64"));
 }
 
-}  // namespace
+}  // namespace vgg_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace vit_test {
 
 using testing::golden_images, testing::golden_labels;
 
@@ -176,5 +176,5 @@ TEST(Vit, RefusesInvalidArguments) {
   EXPECT_THAT(with([](VitConfig& c) { c.dtype = DType::i32; }), ::testing::HasSubstr("dtype"));
 }
 
-}  // namespace
+}  // namespace vit_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace layers_test {
 
 using testing::random_tensor, testing::values;
 
@@ -75,5 +75,5 @@ TEST(Layers, SizesMustBePositive) {
   EXPECT_NE(error_of([] { nn::LayerNorm(0, 1e-5); }).find("LayerNorm: width must be positive"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace layers_test
 }  // namespace godwit

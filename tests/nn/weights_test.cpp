@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace weights_test {
 
 class Weights : public ::testing::Test {
  protected:
@@ -179,5 +179,5 @@ TEST_F(Weights, NamesOfTheFileCanBeTranslated) {
               ::testing::HasSubstr("holds fc.bias under two names"));
 }
 
-}  // namespace
+}  // namespace weights_test
 }  // namespace godwit

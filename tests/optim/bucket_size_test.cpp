@@ -10,7 +10,7 @@
 #include "optim/sgd.h"
 
 namespace godwit {
-namespace {
+namespace bucket_size_test {
 
 using std::chrono::microseconds;
 constexpr int64_t kMib = 1 << 20;
@@ -131,5 +131,5 @@ TEST(BucketSize, MeasuresEveryKindOfMethod) {
   });
 }
 
-}  // namespace
+}  // namespace bucket_size_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "tests/optim/checkpoint_harness.h"
 
 namespace godwit {
-namespace {
+namespace checkpoint_test {
 
 using test::expect_resumed_alike;
 using test::for_each_method;
@@ -482,5 +482,5 @@ TEST_P(CommittedCheckpoint, IsRead) {
 }
 INSTANTIATE_TEST_SUITE_P(Versions, CommittedCheckpoint, testing::Range(1, kNewestVersion + 1));
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace godwit

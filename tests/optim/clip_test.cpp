@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace clip_test {
 
 double gradient(int rank, int64_t step, int64_t parameter, int64_t element) {
   const double unit =
@@ -218,5 +218,5 @@ TEST(Clip, RefusesInvalidLimits) {
   }
 }
 
-}  // namespace
+}  // namespace clip_test
 }  // namespace godwit

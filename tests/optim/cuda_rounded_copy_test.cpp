@@ -22,7 +22,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_rounded_copy_test {
 
 constexpr double kLr = 0.05;
 
@@ -276,5 +276,5 @@ TEST_F(CudaRoundedCopy, ReplaysReadCurrentValues) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_rounded_copy_test
 }  // namespace godwit

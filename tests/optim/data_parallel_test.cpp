@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace data_parallel_test {
 
 // loss = Σ w·x, so the gradient of w is x.
 Var dot(const Var& w, double x) {
@@ -235,5 +235,5 @@ TEST(DataParallel, NamesTheRanksThatDiffer) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace one_bit_test {
 
 using test::apart;
 using test::EachRank;
@@ -514,5 +514,5 @@ TEST(ZeroOneAdam, RefusesARateOfZeroAndStepsThatDoNotAscend) {
   });
 }
 
-}  // namespace
+}  // namespace one_bit_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/optim/parameter_reads_checks.h"
 
 namespace godwit {
-namespace {
+namespace parameter_reads_test {
 
 using namespace godwit::test;
 
@@ -69,5 +69,5 @@ TEST(ParameterReads, AnErrorOfOneRankEndsAllReads) {
   EXPECT_NE(error_of([&] { run_local({1, 3}, fail_in_read); }).find("a corrupt batch"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace parameter_reads_test
 }  // namespace godwit

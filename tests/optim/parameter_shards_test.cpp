@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace parameter_shards_test {
 
 using namespace godwit::test;
 
@@ -244,5 +244,5 @@ TEST(HybridSharding, HasTheBitsOfBirderWithoutSharding) {
   }
 }
 
-}  // namespace
+}  // namespace parameter_shards_test
 }  // namespace godwit

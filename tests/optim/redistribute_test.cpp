@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace redistribute_test {
 
 using test::MethodPlan;
 using test::train_by;
@@ -248,5 +248,5 @@ TEST(Redistribute, TensorsAndNumbersOfTheProgram) {
   train_by(plan);
 }
 
-}  // namespace
+}  // namespace redistribute_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "comm/transport/local.h"
 
 namespace godwit {
-namespace {
+namespace warmup_test {
 
 using Refresh = VarianceFreeze::Refresh;
 
@@ -135,5 +135,5 @@ TEST_F(Freeze, TheLimitEndsTheWarmUpAndNamesWhatStillChanges) {
             (std::pair<int64_t, std::string>(200, "one_bit_adam: the warm-up ended after step 200")));
 }
 
-}  // namespace
+}  // namespace warmup_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "apps/text/text_config.h"
 
 namespace godwit::apps {
-namespace {
+namespace committed_configs_test {
 
 TEST(CommittedConfigs, AreAccepted) {
   size_t files = 0;
@@ -44,5 +44,5 @@ TEST(CommittedConfigs, AreAccepted) {
   EXPECT_GT(files, 20u);
 }
 
-}  // namespace
+}  // namespace committed_configs_test
 }  // namespace godwit::apps

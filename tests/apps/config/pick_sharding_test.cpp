@@ -6,7 +6,7 @@
 #include "tests/apps/config/parse.h"
 
 namespace godwit::apps {
-namespace {
+namespace pick_sharding_test {
 
 constexpr const char* kPicksHybrid = "exchange.sharding=auto picks hybrid: the 2 workers of each node divide the parameters";
 
@@ -130,5 +130,5 @@ TEST(PickSharding, HelpNamesTheDefault) {
   }
 }
 
-}  // namespace
+}  // namespace pick_sharding_test
 }  // namespace godwit::apps

@@ -6,7 +6,7 @@
 #include "tests/apps/programs/program_test.h"
 
 namespace godwit {
-namespace {
+namespace gpu_check_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
@@ -46,5 +46,5 @@ TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
   EXPECT_EQ(read_file(folder / "list"), "gpu.json\nlogs/\nlogs/cuda_tests.log\n");
 }
 
-}  // namespace
+}  // namespace gpu_check_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace mpi_train_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -376,5 +376,5 @@ TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
   EXPECT_NE(outcome.out.find("and 1 more damaged file\n"), std::string::npos) << outcome.out;
 }
 
-}  // namespace
+}  // namespace mpi_train_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace predict_test {
 
 using nlohmann::json;
 
@@ -229,5 +229,5 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--plot a.png", "--plot needs matplotlib", "PYTHONPATH=hidden");
 }
 
-}  // namespace
+}  // namespace predict_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace report_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -297,5 +297,5 @@ TEST_F(Report, DrawsInABrowser) {
   EXPECT_EQ(points("test_top1"), (std::vector<int64_t>{1, 1}));
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -450,5 +450,5 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   refused("", "--resume run", "metrics.jsonl: has 0 bytes");
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace godwit

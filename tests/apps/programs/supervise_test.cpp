@@ -3,7 +3,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace supervise_test {
 
 namespace fs = std::filesystem;
 
@@ -167,5 +167,5 @@ TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   EXPECT_EQ(starts(), std::string("b:2,d:2 2 4") + kResumes + "\n");
 }
 
-}  // namespace
+}  // namespace supervise_test
 }  // namespace godwit

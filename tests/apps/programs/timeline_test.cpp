@@ -10,7 +10,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace timeline_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -171,5 +171,5 @@ TEST_F(Timeline, TensorBoardReadsTheScalarsOfMetrics) {
   }
 }
 
-}  // namespace
+}  // namespace timeline_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/apps/programs/program_test.h"
 
 namespace godwit {
-namespace {
+namespace tokenize_test {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -88,5 +88,5 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(train("--help").out, HasSubstr("--train-bpe SIZE"));
 }
 
-}  // namespace
+}  // namespace tokenize_test
 }  // namespace godwit

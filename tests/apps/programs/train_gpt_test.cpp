@@ -10,7 +10,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace train_gpt_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -560,5 +560,5 @@ TEST_F(TrainGpt, HelpListsTheOptions) {
   EXPECT_EQ(printed["clip"]["norm"], 1);
 }
 
-}  // namespace
+}  // namespace train_gpt_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/apps/small_data.h"
 
 namespace godwit {
-namespace {
+namespace train_lm_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -161,5 +161,5 @@ TEST_F(TrainLm, HelpListsTheOptions) {
   EXPECT_EQ(printed["model"]["tied"], true);
 }
 
-}  // namespace
+}  // namespace train_lm_test
 }  // namespace godwit

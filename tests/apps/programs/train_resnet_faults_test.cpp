@@ -10,7 +10,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace train_resnet_faults_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -298,5 +298,5 @@ TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
     EXPECT_EQ(file.path().string().find(".tmp"), std::string::npos) << file.path();
 }
 
-}  // namespace
+}  // namespace train_resnet_faults_test
 }  // namespace godwit

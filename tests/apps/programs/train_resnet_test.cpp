@@ -8,7 +8,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace train_resnet_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -519,5 +519,5 @@ TEST_F(TrainResnet, StopsAtANonFiniteLoss) {
   }
 }
 
-}  // namespace
+}  // namespace train_resnet_test
 }  // namespace godwit

@@ -18,7 +18,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace {
+namespace image_trainer_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -356,5 +356,5 @@ TEST(ImageTrainer, ReportsDamagedFilesOfAllRanksOnce) {
   EXPECT_THAT(output_with_warnings({{}, {}, {}}), testing::Not(HasSubstr("damaged")));
 }
 
-}  // namespace
+}  // namespace image_trainer_test
 }  // namespace godwit::apps

@@ -3,7 +3,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace add_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -65,5 +65,5 @@ TEST(Add, RefusesOtherShapesAndTypes) {
   }
 }
 
-}  // namespace
+}  // namespace add_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cast_test {
 
 using testing::random_tensor;
 using testing::values;
@@ -56,5 +56,5 @@ TEST(Accumulate, Bfloat16SumsRoundOnce) {
   }
 }
 
-}  // namespace
+}  // namespace cast_test
 }  // namespace godwit

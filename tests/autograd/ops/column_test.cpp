@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace column_test {
 
 using testing::check_gradients, testing::random_tensor;
 
@@ -37,5 +37,5 @@ TEST(Column, NamesInvalidArguments) {
   EXPECT_THROW(ops::column(Var(Tensor::zeros({3, 2}, DType::i32)), 0), Error);
 }
 
-}  // namespace
+}  // namespace column_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_linear_cross_entropy_test {
 
 using testing::random_tensor, testing::values;
 
@@ -36,5 +36,5 @@ TEST_F(CudaLinearCrossEntropy, MatchesTheCpu) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_linear_cross_entropy_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_linear_kernels_test {
 
 using ::godwit::detail::concat;
 using testing::random_tensor, testing::values;
@@ -110,5 +110,5 @@ TEST_F(CudaLinear, IsReproducible) {
     }
 }
 
-}  // namespace
+}  // namespace cuda_linear_kernels_test
 }  // namespace godwit

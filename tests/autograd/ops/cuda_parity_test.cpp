@@ -38,7 +38,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_parity_test {
 
 using testing::random_tensor, testing::values;
 
@@ -509,5 +509,5 @@ TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_parity_test
 }  // namespace godwit

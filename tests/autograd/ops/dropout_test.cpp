@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace dropout_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -97,5 +97,5 @@ TEST(Dropout, NamesInvalidArguments) {
   EXPECT_THROW(ops::dropout(Var(Tensor::zeros({2}, DType::i32)), 0.5, kKey), Error);
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace embedding_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -118,5 +118,5 @@ TEST(Embedding, NamesInvalidArguments) {
   EXPECT_THROW(ops::embedding(ids_of({1}), Var(Tensor::zeros({3, 3}, DType::i32))), Error);
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace godwit

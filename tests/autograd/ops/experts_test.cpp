@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace experts_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -126,5 +126,5 @@ TEST(Experts, NamesInvalidArguments) {
               ::testing::HasSubstr("expert_linear: 1 weights for 3 experts"));
 }
 
-}  // namespace
+}  // namespace experts_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace linear_cross_entropy_test {
 
 using ::testing::HasSubstr, testing::check_gradients, testing::random_tensor, testing::values;
 
@@ -135,5 +135,5 @@ TEST(LinearCrossEntropy, NamesInvalidArguments) {
   EXPECT_EQ(message(w, labels), "linear_cross_entropy: label 3 is 30011, there are 30011 classes");
 }
 
-}  // namespace
+}  // namespace linear_cross_entropy_test
 }  // namespace godwit

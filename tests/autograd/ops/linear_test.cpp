@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace linear_test {
 
 using testing::check_gradients;
 using testing::random_tensor;
@@ -174,5 +174,5 @@ TEST(Linear, NamesInvalidArguments) {
   EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::f64)), Var(Tensor::zeros({4, 3}))), Error);
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace godwit

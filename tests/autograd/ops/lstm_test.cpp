@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace lstm_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -201,5 +201,5 @@ TEST(Lstm, NamesInvalidArguments) {
   EXPECT_EQ(message(6, zeros({5})), "lstm: b_hh must be float64 [20], it is float64 [5]");
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace godwit

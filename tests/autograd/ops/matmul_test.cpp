@@ -4,7 +4,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace matmul_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -80,5 +80,5 @@ TEST(Matmul, NamesInvalidArguments) {
   EXPECT_THROW(ops::matmul(half, half), Error);
 }
 
-}  // namespace
+}  // namespace matmul_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace prepend_token_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -84,5 +84,5 @@ TEST(PrependToken, NamesInvalidArguments) {
   EXPECT_THAT(error({0, 3, 4}, {4}, {4, 4}), ::testing::HasSubstr("nothing to compute"));
 }
 
-}  // namespace
+}  // namespace prepend_token_test
 }  // namespace godwit

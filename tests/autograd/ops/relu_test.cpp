@@ -5,7 +5,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace relu_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -69,5 +69,5 @@ TEST(Relu, BFloat16IsExact) {
 
 TEST(Relu, RefusesIntegers) { EXPECT_THROW(ops::relu(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
-}  // namespace
+}  // namespace relu_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace reshape_test {
 
 using testing::check_gradients, testing::random_tensor;
 
@@ -37,5 +37,5 @@ TEST(Reshape, NamesBothShapes) {
             "reshape: [2, 3] has 6 elements, [2, 4] has 8");
 }
 
-}  // namespace
+}  // namespace reshape_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace rotary_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -79,5 +79,5 @@ TEST(Rotary, NamesInvalidArguments) {
   EXPECT_EQ(message({4, 16}, 4, 0, DType::f64), "rotary: the table must be float64 as x is float64, it is float32");
 }
 
-}  // namespace
+}  // namespace rotary_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace softmax_cross_entropy_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -201,5 +201,5 @@ TEST(TopKCorrect, BreaksTiesByClassAndNeverCountsNaN) {
   EXPECT_THROW(hits({1, 2}, 2, 1), Error);
 }
 
-}  // namespace
+}  // namespace softmax_cross_entropy_test
 }  // namespace godwit

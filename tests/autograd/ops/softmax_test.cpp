@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace softmax_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -74,5 +74,5 @@ TEST(Softmax, NamesInvalidArguments) {
   EXPECT_EQ(message(Tensor::zeros({3, 2}, DType::f16)), "softmax: takes float32, bfloat16 or float64, not float16");
 }
 
-}  // namespace
+}  // namespace softmax_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace subsample_pad_test {
 
 Tensor counting(Shape shape, DType dtype) {
   Tensor x(shape, DType::i32);
@@ -59,5 +59,5 @@ TEST(SubsamplePad, RefusesInvalidArguments) {
   EXPECT_THROW(ops::subsample_pad(Var(Tensor::zeros({4, 4})), 2, 4), Error);
 }
 
-}  // namespace
+}  // namespace subsample_pad_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace swiglu_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -67,5 +67,5 @@ TEST(Swiglu, NamesInvalidArguments) {
   EXPECT_THROW(ops::swiglu(half, half), Error);
 }
 
-}  // namespace
+}  // namespace swiglu_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace tanh_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -67,5 +67,5 @@ TEST(Tanh, SameBitsOnAnyThreadCountAndVectorWidth) {
 
 TEST(Tanh, RefusesIntegers) { EXPECT_THROW(ops::tanh(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
-}  // namespace
+}  // namespace tanh_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace transpose_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -37,5 +37,5 @@ TEST(Transpose, NamesInvalidArguments) {
   EXPECT_THROW(ops::transpose(Var(Tensor::zeros({3, 2, 2}, DType::i32))), Error);
 }
 
-}  // namespace
+}  // namespace transpose_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_wire_kernels_test {
 
 class CudaWire : public OnGpu {
  protected:
@@ -173,5 +173,5 @@ TEST_F(CudaWire, FindsTheFirstNonFiniteValue) {
   on_gpu([] { compare_searches<double>(); });
 }
 
-}  // namespace
+}  // namespace cuda_wire_kernels_test
 }  // namespace godwit

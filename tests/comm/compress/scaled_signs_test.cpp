@@ -10,7 +10,7 @@
 #include "tests/every_target.h"
 
 namespace godwit {
-namespace {
+namespace scaled_signs_test {
 
 using testing::random_row;
 using Values = std::vector<float>;
@@ -101,5 +101,5 @@ TEST_P(ScaledSignsOn, NamesTheNonFiniteBlock) {
   }
 }
 
-}  // namespace
+}  // namespace scaled_signs_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/every_target.h"
 
 namespace godwit {
-namespace {
+namespace sign_bits_test {
 
 using testing::random_row;
 
@@ -107,5 +107,5 @@ TEST(SignBits, SameOnAnyThreadCount) {
   EXPECT_EQ(sums[0], sums[2]);
 }
 
-}  // namespace
+}  // namespace sign_bits_test
 }  // namespace godwit

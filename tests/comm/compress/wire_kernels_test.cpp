@@ -16,7 +16,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace wire_kernels_test {
 
 using testing::random_row;
 
@@ -182,5 +182,5 @@ TEST(BlockMath, SumsHaveOneOrder) {
   }
 }
 
-}  // namespace
+}  // namespace wire_kernels_test
 }  // namespace godwit

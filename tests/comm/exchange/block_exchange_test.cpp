@@ -18,7 +18,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace block_exchange_test {
 
 using testing::ExchangePlan;
 using testing::ExchangeRun;
@@ -566,5 +566,5 @@ TEST(BlockExchange, QsgdRefusesANormBeyondFloat32) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace block_exchange_test
 }  // namespace godwit

@@ -16,7 +16,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_exchange_test {
 
 std::vector<uint8_t> bytes_of(const Tensor& x) {
   const Tensor here = x.to(kCpu);
@@ -319,5 +319,5 @@ TEST_F(CudaExchange, RefusesACompressorWithoutKernels) {
   EXPECT_THAT(text, ::testing::HasSubstr("train on the CPU, or take one of Godwit's own"));
 }
 
-}  // namespace
+}  // namespace cuda_exchange_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace ef_signsgd_test {
 
 using testing::random_row;
 
@@ -80,5 +80,5 @@ TEST(EfSignSgd, RefusesUnknownScalesAndBlocks) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace ef_signsgd_test
 }  // namespace godwit

@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace error_feedback_all_reduce_test {
 
 struct Plan {
   Topology topology{};
@@ -306,5 +306,5 @@ TEST(ErrorFeedbackAllReduce, RefusesInvalidInputs) {
   EXPECT_NE(refusal({}, DType::f64, 1 << 20).find("float32"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace error_feedback_all_reduce_test
 }  // namespace godwit

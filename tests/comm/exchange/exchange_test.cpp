@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace exchange_test {
 
 using testing::random_row;
 using testing::rank_order_sum;
@@ -253,5 +253,5 @@ TEST(Agree, PassesIfEqualAndOtherwiseNamesTheRanks) {
     });
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace godwit

@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace loco_test {
 
 using namespace godwit::testing;
 
@@ -512,5 +512,5 @@ TEST(Loco, RefusesInvalidOptions) {
   expect(error({.reset_every = -1}), "reset_every");
 }
 
-}  // namespace
+}  // namespace loco_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace powersgd_test {
 
 using testing::ExchangePlan;
 using testing::ExchangeRun;
@@ -280,5 +280,5 @@ TEST(PowerSgd, RefusesInvalidInputs) {
   });
 }
 
-}  // namespace
+}  // namespace powersgd_test
 }  // namespace godwit

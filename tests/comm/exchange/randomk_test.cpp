@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace randomk_test {
 
 using testing::ExchangePlan;
 using testing::ExchangeRun;
@@ -168,5 +168,5 @@ TEST(RandomK, RefusesInvalidInputs) {
   });
 }
 
-}  // namespace
+}  // namespace randomk_test
 }  // namespace godwit

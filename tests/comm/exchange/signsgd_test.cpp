@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace signsgd_test {
 
 using testing::ExchangePlan;
 using testing::ExchangeRun;
@@ -96,5 +96,5 @@ TEST(SignBits, MajorityEqualsPlainCounting) {
     }
 }
 
-}  // namespace
+}  // namespace signsgd_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "tests/comm/exchange/exchange_harness.h"
 
 namespace godwit {
-namespace {
+namespace zeropp_test {
 
 using namespace godwit::testing;
 
@@ -34,5 +34,5 @@ TEST(Zeropp, MatchesTheParameterServerBitForBit) {
     }
 }
 
-}  // namespace
+}  // namespace zeropp_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/comm/table.h"
 
 namespace godwit {
-namespace {
+namespace bucket_test {
 
 using testing::random_row;
 using testing::random_tensor;
@@ -156,5 +156,5 @@ TEST(Bucket, RefusesInvalidParameters) {
   EXPECT_THROW(Buckets(model(), {.alignment = 0}), Error);
 }
 
-}  // namespace
+}  // namespace bucket_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/comm/waiting_groups.h"
 
 namespace godwit {
-namespace {
+namespace cuda_scheduler_test {
 
 // Two layers whose parameters have one bucket each.
 struct Model {
@@ -90,5 +90,5 @@ TEST_F(CudaScheduler, OverlapsTheFirstStepIfNoKernelWaits) {
       false);
 }
 
-}  // namespace
+}  // namespace cuda_scheduler_test
 }  // namespace godwit

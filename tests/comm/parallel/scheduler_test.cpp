@@ -13,7 +13,7 @@
 #include "tests/comm/waiting_groups.h"
 
 namespace godwit {
-namespace {
+namespace scheduler_test {
 
 // y = Σ w·x over all elements; the gradient of w is x. `before` runs at the start of the backward function.
 Var dot(const Var& w, double x, std::function<void()> before = {}) {
@@ -426,5 +426,5 @@ TEST(Scheduler, AFailingRankEndsTheOthersSteps) {
     }
 }
 
-}  // namespace
+}  // namespace scheduler_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/comm/table.h"
 
 namespace godwit {
-namespace {
+namespace collectives_test {
 
 using testing::random_row;
 using testing::random_tensor;
@@ -369,5 +369,5 @@ TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
     });
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace godwit

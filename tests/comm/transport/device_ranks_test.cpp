@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace device_ranks_test {
 
 using ::testing::HasSubstr;
 using testing::random_tensor;
@@ -167,5 +167,5 @@ TEST_F(DeviceRanks, CommunicationHasItsOwnStream) {
             {.placement = kOneGpu});
 }
 
-}  // namespace
+}  // namespace device_ranks_test
 }  // namespace godwit

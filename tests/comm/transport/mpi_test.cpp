@@ -8,7 +8,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace mpi_test {
 
 constexpr const char* kRanks = GODWIT_BINARY_DIR "/mpi_ranks ";
 
@@ -114,5 +114,5 @@ TEST_F(Mpi, WaitingForRanksThatNeverStartTimesOut) {
   EXPECT_TRUE(outcome.says("rank 0: not all ranks started within 1 s; ")) << outcome.err;
 }
 
-}  // namespace
+}  // namespace mpi_test
 }  // namespace godwit

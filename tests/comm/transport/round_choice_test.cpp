@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace godwit {
-namespace {
+namespace round_choice_test {
 
 // Calls until the trials of a size end; one round takes `one` seconds, two rounds `two`.
 std::array<double, 2> tried(RoundChoice& choice, int64_t bytes, double one, double two) {
@@ -39,5 +39,5 @@ TEST(RoundChoice, KeepsTheFasterForEachSize) {
   EXPECT_TRUE(choice.one_round((16 << 10) + 4)) << "another size, not tried yet";
 }
 
-}  // namespace
+}  // namespace round_choice_test
 }  // namespace godwit

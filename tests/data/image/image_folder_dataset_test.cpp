@@ -9,7 +9,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace image_folder_dataset_test {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -165,5 +165,5 @@ TEST_F(ImageFolderDatasetTest, RefusesBadOptions) {
   EXPECT_THAT(error_of([&] { source({.std = {1, 0, 1}}); }), HasSubstr("positive"));
 }
 
-}  // namespace
+}  // namespace image_folder_dataset_test
 }  // namespace godwit::data

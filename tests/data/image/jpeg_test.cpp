@@ -9,7 +9,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace jpeg_test {
 
 using testing::HasSubstr;
 
@@ -185,5 +185,5 @@ TEST(Jpeg, ReleasesTheMemoryAfterALargeFile) {
   EXPECT_LT(resident() - before, 8 << 20) << "decoding used 244 MiB";
 }
 
-}  // namespace
+}  // namespace jpeg_test
 }  // namespace godwit::data

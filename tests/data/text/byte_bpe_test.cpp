@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace byte_bpe_test {
 
 using nlohmann::json;
 using testing::ElementsAre, testing::HasSubstr;
@@ -240,5 +240,5 @@ TEST(TrainBpe, MergesEqualHuggingFaces) {
               HasSubstr("a vocabulary of 256 tokens, expected at least 257"));
 }
 
-}  // namespace
+}  // namespace byte_bpe_test
 }  // namespace godwit::data

@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace token_data_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -271,5 +271,5 @@ TEST(TokenData, RefusesMissingAndEmptyText) {
               HasSubstr("the validation fraction is 1"));
 }
 
-}  // namespace
+}  // namespace token_data_test
 }  // namespace godwit::data

@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace attention_test {
 
 using testing::check_gradients, testing::kDraws, testing::mask_of, testing::random_tensor, testing::Results;
 using testing::run, testing::Sizes, testing::tensors, testing::values, testing::widened, testing::with_threads;
@@ -321,5 +321,5 @@ TEST(Attention, NamesInvalidArguments) {
   EXPECT_THROW(ops::attention(half, half, half), Error);
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace godwit

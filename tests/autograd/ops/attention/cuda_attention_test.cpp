@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_attention_test {
 
 using testing::random_tensor, testing::values;
 
@@ -368,5 +368,5 @@ TEST_F(CudaAttention, RefusesWideHeads) {
               ::testing::HasSubstr("attention: on a GPU head_dim must be at most 128, q is [1, 2, 1, 129]"));
 }
 
-}  // namespace
+}  // namespace cuda_attention_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/autograd/ops/attention/attention_cases.h"
 
 namespace godwit {
-namespace {
+namespace grouped_attention_test {
 
 using testing::check_gradients, testing::kDraws, testing::mask_of, testing::random_tensor, testing::run;
 using testing::Sizes, testing::tensors, testing::with_threads;
@@ -66,5 +66,5 @@ TEST(GroupedAttention, EqualsRepeatedKeysAndValues) {
       }
 }
 
-}  // namespace
+}  // namespace grouped_attention_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace self_attention_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values;
 
@@ -43,5 +43,5 @@ TEST(SelfAttention, NamesInvalidArguments) {
   EXPECT_THROW(ops::self_attention(Var(Tensor::zeros({6, 6}, DType::i32)), 2, 2), Error);
 }
 
-}  // namespace
+}  // namespace self_attention_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_filters_test {
 
 using detail::FilterBlocks;
 
@@ -69,5 +69,5 @@ TEST(Conv2dFilters, RefusesOtherLayouts) {
   EXPECT_FALSE(detail::arrange_turned_filters(w, by_outputs(32, 1, 64), to));
 }
 
-}  // namespace
+}  // namespace conv2d_filters_test
 }  // namespace godwit

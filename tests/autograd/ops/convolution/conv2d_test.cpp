@@ -9,7 +9,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_test {
 
 using testing::check_gradients;
 using testing::random_tensor;
@@ -350,5 +350,5 @@ TEST(Conv2d, NamesInvalidArguments) {
                Error);
 }
 
-}  // namespace
+}  // namespace conv2d_test
 }  // namespace godwit

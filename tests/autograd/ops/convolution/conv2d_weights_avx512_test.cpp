@@ -8,7 +8,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_weights_avx512_test {
 
 using testing::with_threads;
 
@@ -95,5 +95,5 @@ TEST(Conv2dWeightsAvx512, RefusesOtherShapes) {
         << c << " " << o << " " << groups << " " << dilation;
 }
 
-}  // namespace
+}  // namespace conv2d_weights_avx512_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_conv2d_kernels_test {
 
 using testing::random_tensor, testing::values;
 
@@ -270,5 +270,5 @@ TEST_F(CudaConv2d, RefusesParametersOnTheCpu) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_conv2d_kernels_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_batch_norm_kernels_test {
 
 using testing::random_tensor, testing::values;
 
@@ -234,5 +234,5 @@ TEST_F(CudaBatchNorm, NamesInvalidArguments) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_batch_norm_kernels_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace rms_norm_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -88,5 +88,5 @@ TEST(RmsNorm, NamesInvalidArguments) {
   EXPECT_EQ(message(x, good, -1), "rms_norm: eps must be finite and not negative, it is -1");
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace adaptive_avg_pool2d_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -77,5 +77,5 @@ TEST(AdaptiveAvgPool2d, NamesInvalidArguments) {
   EXPECT_THROW(ops::adaptive_avg_pool2d(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64)), 1, 1), Error);
 }
 
-}  // namespace
+}  // namespace adaptive_avg_pool2d_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace global_avg_pool_test {
 
 using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
 
@@ -58,5 +58,5 @@ TEST(GlobalAvgPool, NamesInvalidArguments) {
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64))), Error);
 }
 
-}  // namespace
+}  // namespace global_avg_pool_test
 }  // namespace godwit
