@@ -5,7 +5,7 @@
 namespace godwit {
 namespace gradient_check_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 // y = x² with the gradient `factor` · x · dy, which optionally adds to memory that it should overwrite.
 Var square(const Var& x, double factor, bool adds = false) {

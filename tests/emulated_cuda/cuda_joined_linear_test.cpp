@@ -22,7 +22,7 @@ class CudaJoinedLinear : public OnGpu {
         return std::pair(part(values), part(grads));
       };
       const int64_t before = emulated_blas::products;
-      testing::expect_joined_linear_equals_layers(type, 24, in, {8, 8, 8}, bias, place);
+      test::expect_joined_linear_equals_layers(type, 24, in, {8, 8, 8}, bias, place);
       return emulated_blas::products - before;
     });
   }

@@ -45,7 +45,7 @@ TEST(Gpt2, InitialWeights) {
   config.vocab_size = 65, config.n_positions = 64;
   const auto model = make_gpt2(config);
   for (const Parameter& p : model->parameters()) {
-    const std::vector<double> x = testing::values(p.var.value());
+    const std::vector<double> x = test::values(p.var.value());
     double squares = 0;
     for (const double value : x) squares += value * value;
     const double deviation = std::sqrt(squares / static_cast<double>(x.size()));
@@ -70,7 +70,7 @@ TEST(Gpt2, DropoutUsesItsKey) {
   const Tensor ids = ids_of({1, 2, 3, 4, 5, 6, 7, 8}, 2);
   const auto out = [&](std::optional<uint32_t> step) {
     const DropoutContext run{.seed = 7, .step = step.value_or(0), .rank = 0};
-    return testing::values(model->forward(ids, step ? &run : nullptr).value());
+    return test::values(model->forward(ids, step ? &run : nullptr).value());
   };
   EXPECT_EQ(out(std::nullopt), out(std::nullopt));
   EXPECT_EQ(out(3), out(3));
@@ -123,7 +123,7 @@ class Gpt2Weights : public ::testing::Test {
   static void expect_formula(const Gpt2& model) {
     for (const Parameter& p : model.parameters()) {
       const Tensor expected(p.var.shape());
-      testing::fill_by_formula(p.name, expected);
+      test::fill_by_formula(p.name, expected);
       EXPECT_EQ(p.var.value().to_vector<float>(), expected.to_vector<float>()) << p.name;
     }
   }
@@ -139,7 +139,7 @@ TEST_F(Gpt2Weights, LoadsAFolderOfTransformers) {
 
 TEST_F(Gpt2Weights, SavesTheFilesOfTransformers) {
   const Gpt2 model(config_);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   save_pretrained(folder_ / "new", model);
   const auto ours = load_safetensors(folder_ / "new/model.safetensors");
   ASSERT_EQ(ours.size(), file_.size());

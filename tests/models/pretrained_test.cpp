@@ -29,7 +29,7 @@ void expect_formula(const nn::Module& model, const std::string& prefix = "", con
   for (const Parameter& p : model.parameters()) {
     if (p.name.starts_with(except)) continue;
     const Tensor expected(p.var.shape(), p.var.dtype());
-    testing::fill_by_formula(prefix + p.name, expected);
+    test::fill_by_formula(prefix + p.name, expected);
     expect_same_bits(p.var.value(), expected, p.name);
   }
 }
@@ -55,7 +55,7 @@ class Pretrained : public ::testing::Test {
   std::string error() const {
     const std::string path = saved();
     const BertForPreTraining model(config_);
-    testing::fill_by_formula(model);
+    test::fill_by_formula(model);
     for (const Parameter& p : model.parameters()) p.var.value().data<float>()[0] = 42;
     const std::string text = error_of([&] { load_pretrained(path, model); });
     EXPECT_THAT(text, HasSubstr(path));
@@ -110,7 +110,7 @@ TEST_F(Pretrained, AcceptsNamesOfOtherVersionsAndOtherTypes) {
     load_pretrained(folder_ / "half", rounded);
     for (const Parameter& p : rounded.parameters()) {
       const Tensor exact(p.var.shape());
-      testing::fill_by_formula(p.name, exact);
+      test::fill_by_formula(p.name, exact);
       if (p.name != "bert.embeddings.LayerNorm.weight")
         expect_same_bits(p.var.value(), exact.to(half).to(DType::f32), p.name);
     }
@@ -128,7 +128,7 @@ TEST_F(Pretrained, CountsClassifierOutputs) {
 
 TEST_F(Pretrained, WritesToParametersBoundToBuckets) {
   const BertForPreTraining model(config_), other(config_);
-  testing::fill_by_formula(other);
+  test::fill_by_formula(other);
   const Buckets buckets(model.parameters(), {}), expected(other.parameters(), {});
   load_pretrained(kFolder, model);
   EXPECT_EQ(buckets.value_hash(), expected.value_hash());
@@ -136,7 +136,7 @@ TEST_F(Pretrained, WritesToParametersBoundToBuckets) {
 
 TEST_F(Pretrained, SavesTheFilesThatTransformersWouldSave) {
   const BertForPreTraining model(config_);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   const std::string folder = folder_ / "a/new/folder";
   save_pretrained(folder, model);
   const auto ours = load_safetensors(folder + "/model.safetensors");

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace recompute_test {
 
-using ::testing::HasSubstr, testing::values;
+using ::testing::HasSubstr, test::values;
 
 constexpr int64_t kLayers = 6;
 

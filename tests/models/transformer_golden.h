@@ -10,7 +10,7 @@
 #include "optim/method.h"
 #include "tests/models/golden.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 using nlohmann::json;
 
@@ -141,4 +141,4 @@ inline void on_rank(const std::string& device, const std::function<void(Communic
   run_local({1, 1}, f, {.placement = {device}});
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace layers_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
   const nn::Embedding embedding(5, 3, DType::f64, /*padding=*/2);

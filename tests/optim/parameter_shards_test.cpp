@@ -69,10 +69,10 @@ TEST(ParameterShards, RecomputedLayersAreGatheredOnce) {
 // The computing thread communicates in the forward pass, as synchronized batch norm does.
 TEST(ParameterShards, AreNotGatheredWhileTheComputingThreadCommunicatesIfKernelsWait) {
   for (const char* sharding : {"zero3", "hybrid"}) {
-    std::vector<std::shared_ptr<testing::CallLog>> logs(2);
+    std::vector<std::shared_ptr<test::CallLog>> logs(2);
     run_local({1, 2}, [&](Communicator& host) {
-      auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
-      Communicator comm = testing::with_waiting_groups(host, log);
+      auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<test::CallLog>();
+      Communicator comm = test::with_waiting_groups(host, log);
       const Layers net;
       DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", sharding)};
       options.buckets = {kBucket, kBucket};

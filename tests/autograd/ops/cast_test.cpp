@@ -9,8 +9,8 @@
 namespace godwit {
 namespace cast_test {
 
-using testing::random_tensor;
-using testing::values;
+using test::random_tensor;
+using test::values;
 
 TEST(Cast, ConvertsTheValueAndCastsTheGradientBack) {
   for (int64_t n : {0, 1, 1001}) {

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace column_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 TEST(Column, Gradients) {
   for (const auto& [n, columns] : {std::pair{1, 1}, {5, 2}, {3, 4}})

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace cuda_linear_cross_entropy_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 class CudaLinearCrossEntropy : public OnGpu {};
 

@@ -11,7 +11,7 @@ namespace godwit {
 namespace cuda_linear_kernels_test {
 
 using ::godwit::detail::concat;
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Sizes {
   int64_t rows, in, out;

@@ -40,7 +40,7 @@
 namespace godwit {
 namespace cuda_parity_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 using Inputs = std::vector<Tensor>;
 using Op = std::function<Var(const std::vector<Var>&)>;
@@ -473,7 +473,7 @@ TEST_F(CudaParity, JoinedLinear) {
     for (const DType type : kTypes)
       for (const bool bias : {false, true})
         for (const std::vector<int64_t>& outs : {std::vector<int64_t>{64, 64, 64}, {128, 64, 10}, {5, 3, 9, 1}, {7}})
-          testing::expect_joined_linear_equals_layers(type, 33, 21, outs, bias);
+          test::expect_joined_linear_equals_layers(type, 33, 21, outs, bias);
   });
 }
 

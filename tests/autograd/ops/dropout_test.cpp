@@ -10,7 +10,7 @@
 namespace godwit {
 namespace dropout_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 const DropoutKey kKey{uint64_t{7} << 32 | 42, 3, 5, 2};
 

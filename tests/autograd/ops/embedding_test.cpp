@@ -8,7 +8,7 @@
 namespace godwit {
 namespace embedding_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 Tensor ids_of(const std::vector<int32_t>& ids) { return Tensor::of(ids, {static_cast<int64_t>(ids.size())}); }
 

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace experts_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Positive numbers; no two of a row are equal.
 Tensor probabilities(int64_t n, int64_t experts, uint64_t seed = 1) {

@@ -12,7 +12,7 @@
 namespace godwit {
 namespace linear_cross_entropy_test {
 
-using ::testing::HasSubstr, testing::check_gradients, testing::random_tensor, testing::values;
+using ::testing::HasSubstr, test::check_gradients, test::random_tensor, test::values;
 
 constexpr int64_t kMany = 30011;  // classes; with 90 rows, the logits are computed in parts
 

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace matmul_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Product {
   int64_t batch, m, k, n;  // batch 0: plain matrices

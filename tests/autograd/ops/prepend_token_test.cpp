@@ -8,7 +8,7 @@
 namespace godwit {
 namespace prepend_token_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 Var prepend(const std::vector<Var>& in) { return ops::prepend_token(in[0], in[1], in[2]); }
 

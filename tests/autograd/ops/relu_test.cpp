@@ -7,7 +7,7 @@
 namespace godwit {
 namespace relu_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Central differences must not cross the kink.
 Tensor away_from_zero(Shape shape) {

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace reshape_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 TEST(Reshape, Gradients) {
   const std::vector<Tensor> x{random_tensor({2, 6})};

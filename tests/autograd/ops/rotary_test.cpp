@@ -6,7 +6,7 @@
 namespace godwit {
 namespace rotary_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Arbitrary factors, so that every position and column matters.
 RotaryTable table_of(int64_t positions, int64_t half, DType dtype) {

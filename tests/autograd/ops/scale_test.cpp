@@ -5,7 +5,7 @@
 namespace godwit {
 namespace scale_test {
 
-using testing::check_gradients, testing::random_tensor, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::with_threads;
 
 TEST(Scale, Gradients) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{2, 3, 5}})

@@ -8,7 +8,7 @@
 namespace godwit {
 namespace softmax_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // A mask with 0 at every third element and in the whole second row.
 Tensor mask_of(const Shape& shape) {

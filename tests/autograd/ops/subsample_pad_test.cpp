@@ -48,8 +48,8 @@ TEST(SubsamplePad, MatchesTheDefinition) {
 
 TEST(SubsamplePad, GradientMatchesDifferences) {
   for (const Shape& shape : {Shape{2, 5, 4, 3}, Shape{1, 1, 1, 1}})
-    testing::check_gradients([](const std::vector<Var>& x) { return ops::subsample_pad(x[0], 2, 4); },
-                             {testing::random_tensor(shape)});
+    test::check_gradients([](const std::vector<Var>& x) { return ops::subsample_pad(x[0], 2, 4); },
+                             {test::random_tensor(shape)});
 }
 
 TEST(SubsamplePad, RefusesInvalidArguments) {

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace tanh_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(Tanh, Gradients) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{3, 5}})

@@ -12,7 +12,7 @@
 namespace godwit {
 namespace scaled_signs_test {
 
-using testing::random_row;
+using test::random_row;
 using Values = std::vector<float>;
 
 class ScaledSignsOn : public OnEveryTarget {};

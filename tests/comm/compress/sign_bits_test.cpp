@@ -11,7 +11,7 @@
 namespace godwit {
 namespace sign_bits_test {
 
-using testing::random_row;
+using test::random_row;
 
 const int64_t kSizes[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1023, 1 << 20};
 

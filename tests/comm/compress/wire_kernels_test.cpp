@@ -18,7 +18,7 @@
 namespace godwit {
 namespace wire_kernels_test {
 
-using testing::random_row;
+using test::random_row;
 
 class WireKernelsOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(WireKernelsOn);
@@ -38,7 +38,7 @@ TEST_P(WireKernelsOn, PositionsOfLargeValuesAscend) {
 double lane_sum(const std::vector<float>& x, bool positive) {
   std::vector<double> terms;
   for (const float v : x) terms.push_back((positive ? v > 0 : v < 0) ? static_cast<double>(v) : 0);
-  return testing::lane_sum(terms);
+  return test::lane_sum(terms);
 }
 
 TEST_P(WireKernelsOn, SignedSumsHaveOneOrder) {
@@ -124,7 +124,7 @@ TEST_P(WireKernelsOn, SquaresAndMaximaHaveOneOrder) {
       largest = std::max(largest, std::abs(x[static_cast<size_t>(i)]));
     }
     const block::Sizes sizes = block::sizes(x.data(), n);
-    EXPECT_EQ(sizes.squares, testing::lane_sum(squares)) << n;
+    EXPECT_EQ(sizes.squares, test::lane_sum(squares)) << n;
     EXPECT_EQ(sizes.largest, largest) << n;
   }
   EXPECT_EQ(block::sizes(x.data(), 0).squares, 0);
@@ -169,8 +169,8 @@ TEST(BlockMath, SumsHaveOneOrder) {
         plain.push_back(x[static_cast<size_t>(i)]);
         magnitudes.push_back(std::abs(x[static_cast<size_t>(i)]));
       }
-      EXPECT_EQ(block::sum_of(x.data(), n), testing::lane_sum(plain));
-      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), testing::lane_sum(magnitudes));
+      EXPECT_EQ(block::sum_of(x.data(), n), test::lane_sum(plain));
+      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), test::lane_sum(magnitudes));
     }
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
       for (const int64_t at : {0, 5, 32}) {

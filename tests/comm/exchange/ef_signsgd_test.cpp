@@ -13,7 +13,7 @@
 namespace godwit {
 namespace ef_signsgd_test {
 
-using testing::random_row;
+using test::random_row;
 
 // The means of every step on rank 0, and the state of all ranks by name and rank.
 struct Exchanged {

@@ -30,7 +30,7 @@ struct Plan {
 // Values of magnitudes from 1e-3 to 1e3, exact in float32; some are always 0.
 float value_of(int rank, int64_t step, int64_t element) {
   if (element % 13 == 5) return 0;
-  const float u = testing::noise(rank, step, element);
+  const float u = test::noise(rank, step, element);
   const float scale = element % 7 == 0 ? 1e-3f : element % 7 == 1 ? 1e3f : 1.0f;
   return scale * (u - 0.45f);
 }

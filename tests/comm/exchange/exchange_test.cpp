@@ -13,8 +13,8 @@
 namespace godwit {
 namespace exchange_test {
 
-using testing::random_row;
-using testing::rank_order_sum;
+using test::random_row;
+using test::rank_order_sum;
 
 Buckets make_buckets(int64_t n, const Topology& topology, DType dtype = DType::f32) {
   return Buckets({{"w", Var(Tensor::zeros({n}, dtype), true), true}}, {.alignment = 32 * topology.world()});

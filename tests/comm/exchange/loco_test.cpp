@@ -16,7 +16,7 @@
 namespace godwit {
 namespace loco_test {
 
-using namespace godwit::testing;
+using namespace godwit::test;
 
 struct LocoRun {
   std::vector<Values> means;  // per step, by global element

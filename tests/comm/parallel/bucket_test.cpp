@@ -7,8 +7,8 @@
 namespace godwit {
 namespace bucket_test {
 
-using testing::random_row;
-using testing::random_tensor;
+using test::random_row;
+using test::random_tensor;
 
 Parameter parameter(const std::string& name, Shape shape, int seed, bool decay = true) {
   return {name, Var(random_tensor<float>(3, seed, shape.numel()).view(shape), true), decay};

@@ -14,10 +14,10 @@
 namespace godwit {
 namespace collectives_test {
 
-using testing::random_row;
-using testing::random_tensor;
-using testing::rank_order_sum;
-using testing::run_ranks;
+using test::random_row;
+using test::random_tensor;
+using test::rank_order_sum;
+using test::run_ranks;
 
 class Collectives : public ::testing::TestWithParam<Placement> {
  protected:
@@ -27,7 +27,7 @@ class Collectives : public ::testing::TestWithParam<Placement> {
     if (GetParam().nccl && (!nccl_built() || cuda_devices() < 2)) GTEST_SKIP() << "needs NCCL and two GPUs";
   }
   static std::vector<Topology> topologies() {
-    std::vector<Topology> all = testing::topologies();
+    std::vector<Topology> all = test::topologies();
     if (GetParam().nccl) std::erase_if(all, [](const Topology& t) { return t.world() > cuda_devices(); });
     return all;
   }

@@ -14,7 +14,7 @@ namespace godwit {
 namespace device_ranks_test {
 
 using ::testing::HasSubstr;
-using testing::random_tensor;
+using test::random_tensor;
 
 const Placement kOneGpu{"cuda:0", false, false};
 

@@ -16,7 +16,7 @@
 namespace godwit {
 namespace cuda_attention_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Sizes {
   int64_t batch, queries, keys, heads, width;
@@ -163,7 +163,7 @@ TEST_F(CudaAttention, GroupedMatchesTheCpu) {
 
 TEST_F(CudaAttention, OfColumnsEqualsAttention) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
-    for (const bool causal : {false, true}) testing::expect_self_attention_equals_attention(dtype, causal, 70);
+    for (const bool causal : {false, true}) test::expect_self_attention_equals_attention(dtype, causal, 70);
 }
 
 // Gradients in a bucket begin at arbitrary addresses. The kernels for tensor cores write pairs of bfloat16.

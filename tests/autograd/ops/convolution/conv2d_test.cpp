@@ -11,10 +11,10 @@
 namespace godwit {
 namespace conv2d_test {
 
-using testing::check_gradients;
-using testing::random_tensor;
-using testing::values;
-using testing::with_threads;
+using test::check_gradients;
+using test::random_tensor;
+using test::values;
+using test::with_threads;
 
 struct Case {
   Shape x, w;

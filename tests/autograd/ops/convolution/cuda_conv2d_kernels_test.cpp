@@ -14,7 +14,7 @@
 namespace godwit {
 namespace cuda_conv2d_kernels_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Case {
   Shape x, w;

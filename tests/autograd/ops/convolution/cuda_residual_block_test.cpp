@@ -13,7 +13,7 @@
 namespace godwit {
 namespace cuda_residual_block_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 // Parameters in the order of their creation, on the context's device.
 struct Network {

@@ -9,7 +9,7 @@
 namespace godwit {
 namespace batch_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Case {
   Tensor x, gamma, beta, running_mean, running_var;

@@ -12,7 +12,7 @@
 namespace godwit {
 namespace cuda_batch_norm_kernels_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 Tensor random(Shape shape, DType dtype, uint64_t seed, double scale = 1) {
   return random_tensor(shape, DType::f64, seed, scale).to(dtype);

@@ -9,7 +9,7 @@
 namespace godwit {
 namespace layer_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 constexpr double kEps = 1e-12;  // as in BERT
 

@@ -8,7 +8,7 @@
 namespace godwit {
 namespace rms_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(RmsNorm, Gradients) {
   for (const auto& [n, width] : {std::pair{1, 1}, {3, 5}, {35, 3}, {2, 35}})

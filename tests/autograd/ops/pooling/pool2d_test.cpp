@@ -7,7 +7,7 @@
 namespace godwit {
 namespace pool2d_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Case {
   Shape shape;
