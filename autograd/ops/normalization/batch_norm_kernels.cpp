@@ -127,7 +127,7 @@ void statistics_about(const Walk& walk, const T* x, const std::vector<double>& c
   walk.spread(center.data(), lanes.data());
   const Sums sums(walk);
   const bool instructions = detail::fits_norm_avx512(walk.channels);
-  compute_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
+  vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
     LineVector<C> sum(walk.lanes), squares(walk.lanes);
     for (int64_t b = end; b-- > begin;)
       for (int64_t at = b * walk.block, stop = walk.end_of(b); at < stop; at += walk.run) {
@@ -323,7 +323,7 @@ void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual
       }
     dispatch_bool(state.relu, [&]<bool relu>() {
       dispatch_bool(plus != nullptr, [&]<bool add>() {
-        compute_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
+        vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
           const int64_t stop = std::min(walk.numel, end * walk.block);
           for (int64_t at = begin * walk.block; at < stop; at += walk.lanes)
             normalize<relu, add>(x + at, add ? plus + at : nullptr, std::min(walk.lanes, stop - at), lanes, out + at);
@@ -343,7 +343,7 @@ void batch_norm_backward_parameters(Cpu, const BatchNormState& state, const Tens
     const bool by_y = state.y.defined(), instructions = detail::fits_norm_avx512(walk.channels);
     const Streams<T> all{state.x.data<T>(), dy.data<T>(), by_y ? state.y.data<T>() : nullptr, g.data<T>()};
     auto run = [&]<Mask mask>() {
-      compute_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
+      vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
         LineVector<C> sum(walk.lanes), product(walk.lanes);
         for (int64_t b = end; b-- > begin;)
           for (int64_t at = b * walk.block, stop = walk.end_of(b); at < stop; at += walk.run) {
@@ -405,7 +405,7 @@ void batch_norm_backward_input(Cpu, const BatchNormState& state, const Tensor& d
         });
       }
     dispatch_bool(mask_of(state) == Mask::recomputed, [&]<bool relu>() {
-      compute_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
+      vector_for(walk.blocks, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE {
         const int64_t stop = std::min(walk.numel, end * walk.block);
         for (int64_t at = begin * walk.block; at < stop; at += walk.lanes)
           input_gradient<relu>(x + at, g + at, std::min(walk.lanes, stop - at), lanes, offset.data(), slope.data(),
