@@ -52,7 +52,7 @@ TEST_F(CudaFaults, OutOfMemoryDuringACaptureIsReportedAndLeaksNothing) {
     const std::string error = error_of([&] { graphs.run({1}, step); });
     EXPECT_THAT(error, HasSubstr("out of memory: 67108864 bytes requested"));
     EXPECT_THAT(error,
-                HasSubstr("none of which can be returned while a CUDA graph is captured; use --set cuda_graph=false"));
+                HasSubstr("cached memory cannot be freed while a CUDA graph is captured; use --set cuda_graph=false"));
     EXPECT_EQ(emulated::used_bytes(), used);
     EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool accounts for all its memory";
     const Tensor after = Tensor::full({3}, 2);
