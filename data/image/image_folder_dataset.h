@@ -19,7 +19,7 @@ struct PhotoOptions {
   double color_jitter = 0;  // training: strength, see color_jitter(); 0 disables it
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
   uint64_t seed = 0;
-  bool strict = false;  // throw an error for a damaged file
+  bool strict = false;                       // throw an error for a corrupt file
   int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
 };
 

@@ -52,7 +52,7 @@ Chosen chosen(Input& input, int compressors) {
   }
 }
 
-// A damaged payload.
+// A corrupt payload.
 void payload(Input input) {
   const auto [compressor, n] = chosen(input, 8);
   const std::vector<uint32_t> words = values_of<uint32_t>(input, compressor->payload_words(n));

@@ -283,7 +283,7 @@ TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
   EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_EQ(outcome.says("SIGTERM: "),
             outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
-                         "launcher ends this one before that\n"))
+                         "launcher ends this rank before it can save\n"))
       << outcome.err;
 }
 
@@ -357,8 +357,8 @@ TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
     EXPECT_EQ(text(std::string("mpi") + file), text(std::string("local") + file)) << file;
 }
 
-// Each process decodes some of the files; rank 0 reports the damaged files of both.
-TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
+// Each process decodes some of the files; rank 0 reports the corrupt files of both.
+TEST_F(MpiTrain, ReportsCorruptFilesOfAllRanks) {
   const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";
   const Bytes whole = read(golden + "large.jpg");
   Bytes damaged = whole;  // valid header and end, but only a few valid pixels
@@ -372,8 +372,8 @@ TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
   const std::string flags = "--data photos --batch 1 --epochs 1 --set data.crop=16 --run-dir run";
   const MpiOutcome outcome = mpirun(2, kProgram + flags, folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("damaged file train/cat/1.jpg: is damaged"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("and 1 more damaged file\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("corrupt file train/cat/1.jpg: is corrupt"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("and 1 more corrupt file\n"), std::string::npos) << outcome.out;
 }
 
 }  // namespace

@@ -334,8 +334,8 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
   fs::remove_all(run_dir());
   const Outcome outcome = train("--optimizer sgdm --set checkpoint.best=top9");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no checkpoint is kept "
-                             "for it; they have test_loss, test_top1"),
+  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no best checkpoint is "
+                             "kept; use one of test_loss, test_top1"),
             std::string::npos)
       << outcome.out;
 }

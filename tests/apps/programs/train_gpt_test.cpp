@@ -471,7 +471,8 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   expect_refused("--set model.n_kv_head=2", {"model.n_kv_head is a size of LLaMA, Mistral, Qwen2 and Mixtral"});
   expect_refused("--model llama_nano --set model.n_experts=2", {"model.n_experts is a size of Mixtral"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
-  expect_refused("--generate ''", {"--generate: the prompt is empty; give the beginning of a text, as --generate "});
+  expect_refused("--generate ''",
+                 {"--generate: the prompt is empty; give the beginning of a text, for example --generate "});
   expect_refused("--tokenizer none", {"none: no such file"});
   expect_refused("--set model.dropout=1", {"model.dropout"});
   expect_refused("--set model.recompute=3", {"model.recompute is 3, but the network has 2 layers"});

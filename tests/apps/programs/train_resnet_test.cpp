@@ -207,7 +207,7 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
       EXPECT_NE(outcome.out.find("threads per worker: 2"), std::string::npos) << outcome.out;
 #endif
       if (k == "4") {
-        EXPECT_NE(outcome.out.find("4 of 64 images, 4 an epoch"), std::string::npos) << outcome.out;
+        EXPECT_NE(outcome.out.find("4 of 64 images, 4 per epoch"), std::string::npos) << outcome.out;
       }
       runs.push_back(metrics());
       fs::remove_all(run_dir());

@@ -113,7 +113,7 @@ TEST(Jpeg, NamesTheErrorInInvalidFiles) {
   EXPECT_THAT(error(bytes), HasSubstr("not a readable JPEG")) << "an image without rows";
 }
 
-// For truncated and overwritten files, decoding returns pixels marked as damaged, or throws DecodeError.
+// For truncated and overwritten files, decoding returns pixels marked as corrupt, or throws DecodeError.
 TEST(Jpeg, SurvivesCorruption) {
   RandomStream random(2, Purpose::test);
   int damaged = 0;
