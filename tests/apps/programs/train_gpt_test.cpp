@@ -518,7 +518,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   write_file(folder_ / "first/tokenizer.model", "sentencepiece");
   config["model_type"] = "gpt2";
   write_file(folder_ / "first/config.json", config.dump());
-  refused("--init-weights first --generate anna", {"is a SentencePiece model; supported are byte-level BPE models"});
+  refused("--init-weights first --generate anna", {"is a SentencePiece model; expected a byte-level BPE model"});
 }
 
 // Four experts and few tokens, so that replicas have experts without tokens.

@@ -113,7 +113,7 @@ TEST_F(ImageFolderDatasetTest, UsesCorruptFilesAndReplacesBrokenOnes) {
   read(lenient, 1, 0);
   EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "replaced by the next file, here the first";
   EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is corrupt")),
-                                             AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
+                                              AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
   EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
 
   const ImageFolderDataset strict = source({.crop = 24, .resize = 28, .strict = true});
