@@ -34,7 +34,7 @@ class NcclGroup : public Group {
     watchdog_->join(member_);
   }
 
-  // After a failure, peers do not join the pending collectives.
+  // After a failure, no peer joins the pending collectives, so they are aborted.
   ~NcclGroup() override {
     if (std::uncaught_exceptions() > 0) watchdog_->give_up("the rank has ended with an error");
     watchdog_->leave(member_);

@@ -71,7 +71,7 @@ struct Transfer::Message {
   int tag;
   int64_t row;
   bool sends;
-  Piece behind = {};  // of a received description: where the data behind it go
+  Piece behind = {};  // of a received description: memory for the data behind it
   bool done = false;
 };
 
@@ -125,7 +125,7 @@ void Transfer::open() {
   open(std::bit_width(static_cast<unsigned>(others)), nothing, nothing);
 }
 
-// With all peers, or with those at so many of the distances 1, 2, 4, ….
+// Exchanges descriptions with all peers, or with the peers at the first `peers` of the distances 1, 2, 4, ….
 void Transfer::open(int peers, const PieceOf& send_piece, const PieceOf& receive_piece) {
   const int size = static_cast<int>(members_.world_ranks.size());
   state_->opened = true;
@@ -148,8 +148,8 @@ int Transfer::peer_at(int distance) const {
   return (members_.rank + distance + size) % size;
 }
 
-// To the member at this distance, and from the one that has this member at this distance. A member that makes another
-// call may send data behind its description, so each receive has room for them.
+// Sends the description to the member at `distance` and receives that of the member at −distance. A member that makes
+// another call may send data behind its description, so each receive has room for kFew bytes of data.
 void Transfer::describe(int distance, int64_t row, const Piece& piece, const Piece& behind) {
   constexpr int64_t kRoom = sizeof(Header) + kFew;
   receive(peer_at(-distance), {state_->allocate(kRoom), kRoom}, kHeaderTag, row);
@@ -183,8 +183,9 @@ void Transfer::receive(int peer, Piece piece, int tag, int64_t row) {
   if (piece.bytes > 0) state_->queues[tag][false].messages.push_back({peer, piece, tag, row, false});
 }
 
-// A synchronous send completes when the receiver has posted its end, so a sender cannot run ahead by more than the
-// messages in flight. Shorter messages need no such limit: a tag has at most one of them for each peer.
+// Starts queued messages. Full pieces use synchronous sends, which complete when the receiver has posted its end, so
+// that a sender cannot run ahead by more than the messages in flight. A tag has at most one shorter message for each
+// peer, so shorter messages need no such limit.
 void Transfer::post() {
   const int64_t rows = depth(static_cast<int>(members_.world_ranks.size()));
   for (auto& directions : state_->queues)
@@ -232,7 +233,7 @@ void Transfer::wait_until(F&& done) {
     } else if (const auto idle = Clock::now() - last; idle < yielding) {
       std::this_thread::yield();
     } else {
-      look_around(last);
+      check_stalled(last);
       const bool all_came = std::find(state_->came.begin(), state_->came.end(), false) == state_->came.end();
       std::this_thread::sleep_for(all_came ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
     }
@@ -282,8 +283,9 @@ void Transfer::complete(Message& message, int error) {
   else if (s.trouble.empty()) s.trouble = "ranks disagree";
 }
 
-// Checks for failures, departed members and the timeout while nothing arrives.
-void Transfer::look_around(Clock::time_point last) const {
+// Called while nothing arrives: throws if a rank has failed or ended, or after the timeout. `last`: time of the last
+// completed message.
+void Transfer::check_stalled(Clock::time_point last) const {
   members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
   const ControlChannel& control = members_.world->control;
   const auto now = Clock::now();
@@ -293,8 +295,8 @@ void Transfer::look_around(Clock::time_point last) const {
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not join"));
   }
-  // In a later round the other member may itself wait for the absent one. The member that waits for it in the first
-  // round reports it.
+  // In a later round, the peer may itself wait for an absent member. The member that waits for the absent one in the
+  // first round reports it, so the others wait longer.
   const auto in_later_round = [](const Message* message) { return message->tag == kHeaderTag && message->row > 0; };
   const auto grace = std::ranges::any_of(state_->in_flight, in_later_round) ? kGrace : kGrace * 0;
   if (now - std::max(last, control.last_busy()) <= members_.world->timeout + grace) return;

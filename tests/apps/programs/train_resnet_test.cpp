@@ -424,7 +424,7 @@ TEST_F(TrainResnet, PrintsNoticesAboutUnexpectedBehavior) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << arguments << "\n" << outcome.out;
   };
   expect("--max-steps 1 --exchange loco --set exchange.bits=1 --set exchange.scale=2^10",
-         "notice: codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=2^10 fits");
+         "notice: codes of 1 bit cannot saturate, so no check shows whether exchange.scale=2^10 fits");
   expect("--max-steps 4 --optimizer one_bit_adam --set optimizer.warmup_steps=2 --set optimizer.bias_correction=false",
          "notice: one_bit_adam freezes its second moment after 2 changes, at 0.2 % of g², so its steps are 22.4 times "
          "as long as Adam's");
