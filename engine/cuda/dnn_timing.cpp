@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-constexpr int kTimed = 3;             // engines per problem per problem
+constexpr int kTimed = 3;             // engines per problem
 constexpr int kRuns = 5;              // timed runs per engine, after an untimed run
 const std::vector<int64_t> kFile{4};  // cache key in the context
 
