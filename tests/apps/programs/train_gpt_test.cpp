@@ -395,7 +395,7 @@ TEST_F(TrainGpt, AContinuationEndsAtTheTokensOfTheFolder) {
   EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
   write_file(folder_ / "first/generation_config.json", R"({"eos_token_id": "x"})");
   const Outcome wrong = train("--init-weights first --generate 'anna'", "");
-  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be a whole number or a list of them"),
+  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be an integer or a list of integers"),
             std::string::npos)
       << wrong.err;
 }
