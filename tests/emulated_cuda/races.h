@@ -16,7 +16,7 @@ namespace emulated {
 
 inline std::function<void(const std::string&)> on_race;  // tests: called instead of ending the process
 
-void watch(void* data, size_t bytes);  // device memory, from its allocation until unwatch()
+void watch(void* data, size_t bytes);  // checks accesses to this device memory until unwatch()
 void unwatch(void* data);
 // The calling thread runs an item of a stream, after all items in `clock`, whose element `stream` is the item's
 // position.
