@@ -191,7 +191,7 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
   EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
 }
 
-// SIGUSR1 to one process: all save, and go on. Threads, or other processes, continue from there.
+// SIGUSR1 to one process: all processes save and go on. Threads or other processes resume from this checkpoint.
 TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
   const std::string program =
       kProgram +
@@ -213,7 +213,7 @@ TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
       << outcome.out;
 }
 
-// The nodes of a resumed run are those of its config.json, not one for each host.
+// A resumed run takes its number of nodes from config.json, instead of one node per host.
 TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
   const std::string program = kProgram + std::string(kSmall) + "--optimizer birder --run-dir run ";
   MpiOutcome outcome = mpirun(4, program + "--nodes 2 --checkpoint-every 1", folder_);
@@ -226,7 +226,7 @@ TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
   EXPECT_EQ(text("run/weights.safetensors"), weights);
 }
 
-// Error feedback, states of variance and of the warm-up, shards and low-rank factors, in the files of processes.
+// Processes write files with error feedback, variance and warm-up state, shards and low-rank factors.
 TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
   for (const std::string flags :
        {"--optimizer one_bit_adam --set optimizer.warmup_steps=2",
@@ -253,7 +253,7 @@ TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
   }
 }
 
-// mpirun would end the ranks a second after SIGTERM; it passes SIGUSR2 on to them. Saving takes 2.5 s here.
+// mpirun ends the ranks one second after SIGTERM, but passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
   const std::string line = "cd " + folder_.str() + " && timeout -k 2 60 " + signal_after(9, "USR2") +

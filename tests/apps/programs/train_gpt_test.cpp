@@ -149,7 +149,7 @@ TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
   }
 }
 
-// The second run evaluates the averages that the first one saved: it trains without a learning rate.
+// With a learning rate of 0, the second run evaluates the averages that the first run saved.
 TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
   const std::string flags = "--set data.valid=valid.txt --optimizer adamw --nodes 2 --set log_every=1 ";
   done(flags + "--set exchange.sharding=zero3 --set exchange.parameter_wire=bf16 --set ema.decay=0.5");
@@ -162,7 +162,7 @@ TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
   EXPECT_EQ(metrics().back()["val_loss"], expected);
 }
 
-// train_gpt picks hybrid sharding for 2 × 2 workers, and a run that continues keeps it.
+// train_gpt picks hybrid sharding for 2 × 2 workers, and a resumed run keeps it.
 TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
   const std::string flags =
       "--nodes 2 --workers-per-node 2 --batch 1 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9";
@@ -185,8 +185,8 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
       << birder.out;
 }
 
-// A folder of transformers goes in; a folder that transformers reads comes out (bench/peers/finetune_roundtrip.py). The
-// text is a cycle of the 11 characters, which the model learns.
+// Fine-tunes a folder of transformers to a folder that transformers reads (bench/peers/finetune_roundtrip.py). The text
+// is a cycle of 11 characters, which the model learns.
 TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
   const std::string cycle = "abcdefghi \n", golden = GODWIT_SOURCE_DIR "/tests/models/golden/llama3";
   fs::copy(golden, folder_ / "start");
@@ -283,7 +283,7 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
       << unknown.err;
 }
 
-// The sizes of a run's config.json give way to those of the initial weights.
+// The sizes of the initial weights replace the sizes in a run's config.json.
 TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   done("--max-steps 20 --lr 1e-2");
   const double before = metrics().back()["val_loss"].get<double>();
@@ -323,7 +323,7 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_FALSE(fs::exists(run_dir()));
 }
 
-// The file of the weights is sparse: it takes no room on the disk.
+// The file of the weights is sparse and needs no disk space.
 TEST_F(TrainGpt, RefusesToGenerateFromAModelThatExceedsTheMemory) {
   save_model("first");
   constexpr int64_t kWidth = 16, kLarge = 1 << 16;

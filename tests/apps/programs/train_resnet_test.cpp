@@ -52,7 +52,7 @@ TEST_F(TrainResnet, WorkersAreComparedByDefault) {
   EXPECT_EQ(done("--batch 8").out.find("replica checks"), std::string::npos) << "one worker";
 }
 
-// Evaluations, averages of weights, replica checks and files are those of a run in which workers have all parameters.
+// Evaluations, averages of weights, replica checks and files are the same as without sharded parameters.
 TEST_F(TrainResnet, ShardedParametersGiveTheSameFiles) {
   const auto files = [&](const std::string& sharding) {
     const Outcome outcome = train(

@@ -117,8 +117,8 @@ class SpikingTask : public ImageTask {
   int64_t where_;
 };
 
-// The step with the jump, step 25, is not taken: the parameters stay those of step 24, or become those of the
-// checkpoint of step 20.
+// Step 25, in which the loss jumps, is skipped: the parameters stay as after step 24, or return to the checkpoint of
+// step 20.
 TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
   const ImageData data = make_data();
   for (const bool birder : {false, true})
