@@ -43,7 +43,8 @@ void CheckpointOptions::describe(OptionList& list) {
       .with_flag("--checkpoint-every")
       .or_number()
       .check_text = check_interval;
-  list.add("at_end", at_end, "a checkpoint after the last step, from which --resume with more epochs or steps continues");
+  list.add("at_end", at_end,
+           "a checkpoint after the last step, from which --resume with more epochs or steps continues");
   list.add("keep", keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
   list.add("best", best,
            "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "

@@ -25,7 +25,7 @@ SpikeGuard::SpikeGuard(double z, int64_t window)
 
 std::string SpikeGuard::look(double loss, double gradient_norm) {
   int64_t& seen = *seen_.data<int64_t>();
-  check(seen >= 0, "spike guard: has seen ", seen, " steps; the checkpoint is damaged");
+  check(seen >= 0, "spike guard: has seen ", seen, " steps; the checkpoint is corrupt");
   const int64_t count = std::min(seen, window_);
   const double values[] = {loss, gradient_norm};
   for (int which = 0; which < 2 && count >= kLeast; ++which) {

@@ -120,7 +120,7 @@ bool wait_for_notices(ControlChannel& control, Clock::duration limit, F&& done) 
   return true;
 }
 
-std::vector<int> still_there(const ControlChannel& control) {
+std::vector<int> unfinished_ranks(const ControlChannel& control) {
   std::vector<int> ranks;
   for (int rank = 0; rank < MpiSession::instance().world(); ++rank)
     if (!control.finished_at(rank)) ranks.push_back(rank);
@@ -133,7 +133,7 @@ void end_succeeded(MpiWorld& world) {
   });
   if (world.control.failed_peer()) return;
   world.check_peers(MpiSession::instance().rank(), "end");
-  const std::vector<int> missing = still_there(world.control);
+  const std::vector<int> missing = unfinished_ranks(world.control);
   if (!missing.empty())
     fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
          " s after this one");
@@ -176,7 +176,7 @@ std::string combined(const std::map<int, std::string>& failures) {
   }
   const std::map<int, std::string> failures = control.failures();
   const std::string text = combined(failures);
-  const std::vector<int> silent = still_there(control);
+  const std::vector<int> silent = unfinished_ranks(control);
   // A rank that times out may wait for a blocked rank, so the message names all ranks that do not answer.
   if (!silent.empty() && text.find("timeout: ") != std::string::npos)
     fail(text, "; ", rank_list(silent), on_hosts(silent), silent.size() == 1 ? " does" : " do", " not answer");

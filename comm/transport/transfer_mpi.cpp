@@ -90,11 +90,11 @@ struct Transfer::State {
   bool opened = false, with_first_row = false;  // descriptions are queued; with the first row
   Header mine;
   std::vector<Header> theirs;
-  std::vector<bool> met, came;  // [member]: its header, or any of its messages, has arrived
+  std::vector<bool> described, joined;  // [member]: its header, or any of its messages, has arrived
   Queue queues[kTags][2];       // [tag][sends]
   std::vector<MPI_Request> requests;
   std::vector<Message*> in_flight;  // of each request
-  std::string trouble;              // error: a member made another call, or a message failed
+  std::string error;                // a member made another call, or a message failed; empty: no error
   std::vector<int> indices;         // scratch memory of advance()
   std::vector<MPI_Status> statuses;
 
@@ -109,9 +109,9 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::v
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
   state_->theirs.resize(size);
-  state_->met.resize(size);
-  state_->came.resize(size);
-  state_->met[own] = state_->came[own] = true;
+  state_->described.resize(size);
+  state_->joined.resize(size);
+  state_->described[own] = state_->joined[own] = true;
   state_->theirs[own] = state_->mine;
 }
 
@@ -228,14 +228,14 @@ void Transfer::wait_until(F&& done) {
   post();
   for (auto last = Clock::now(); !done();) {
     if (advance()) {
-      if (!state_->trouble.empty()) explain();
+      if (!state_->error.empty()) explain();
       last = Clock::now();
     } else if (const auto idle = Clock::now() - last; idle < yielding) {
       std::this_thread::yield();
     } else {
       check_stalled(last);
-      const bool all_came = std::find(state_->came.begin(), state_->came.end(), false) == state_->came.end();
-      std::this_thread::sleep_for(all_came ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
+      const bool all_joined = std::find(state_->joined.begin(), state_->joined.end(), false) == state_->joined.end();
+      std::this_thread::sleep_for(all_joined ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
     }
   }
 }
@@ -270,17 +270,17 @@ void Transfer::complete(Message& message, int error) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(error, text, &length);
-    s.trouble = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
+    s.error = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
     return;
   }
   if (message.sends) return;
-  s.came[peer] = true;
+  s.joined[peer] = true;
   if (message.tag != kHeaderTag) return;
-  s.met[peer] = true;
+  s.described[peer] = true;
   std::memcpy(&s.theirs[peer], message.piece.data, sizeof(Header));
   if (s.theirs[peer] == s.mine)
     std::copy_n(message.piece.data + sizeof(Header), message.behind.bytes, message.behind.data);
-  else if (s.trouble.empty()) s.trouble = "ranks disagree";
+  else if (s.error.empty()) s.error = "ranks disagree";
 }
 
 // Called while nothing arrives: throws if a rank has failed or ended, or after the timeout. `last`: time of the last
@@ -302,7 +302,7 @@ void Transfer::check_stalled(Clock::time_point last) const {
   if (now - std::max(last, control.last_busy()) <= members_.world->timeout + grace) return;
   std::set<int> absent, cut_off;  // world ranks with messages in flight
   for (const Message* message : state_->in_flight)
-    (state_->came[static_cast<size_t>(message->peer)] ? cut_off : absent)
+    (state_->joined[static_cast<size_t>(message->peer)] ? cut_off : absent)
         .insert(members_.world_ranks[static_cast<size_t>(message->peer)]);
   const auto list = [](const std::set<int>& ranks) { return rank_list({ranks.begin(), ranks.end()}); };
   const std::string within =
@@ -318,9 +318,9 @@ void Transfer::explain() {
   State& s = *state_;
   size_t base = 0, other = 0;
   const auto mismatch = [&] {
-    base = s.met[0] ? 0 : static_cast<size_t>(members_.rank);
+    base = s.described[0] ? 0 : static_cast<size_t>(members_.rank);
     for (other = 0; other < s.theirs.size(); ++other)
-      if (s.met[other] && !(s.theirs[other] == s.theirs[base])) return true;
+      if (s.described[other] && !(s.theirs[other] == s.theirs[base])) return true;
     return false;
   };
   const auto start = Clock::now();
@@ -329,7 +329,7 @@ void Transfer::explain() {
       members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
       std::this_thread::sleep_for(kSleep);
     }
-  if (!mismatch()) give_up(s.trouble);
+  if (!mismatch()) give_up(s.error);
   give_up(describe_mismatch(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[other],
                             s.theirs[other].call()));
 }
