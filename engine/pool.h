@@ -49,7 +49,7 @@ class Pool {
   void release(void* data, int64_t bytes);  // `bytes` as passed to allocate()
   void trim();  // returns segments without live blocks to the system, if the source can release them
   void reset_peak();  // sets the peak to the bytes in use
-  PoolStats stats() const;  // of this moment
+  PoolStats stats() const;  // at the time of the call
   Device device() const { return device_; }  // of the memory
 
  private:

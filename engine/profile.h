@@ -27,8 +27,8 @@ class [[maybe_unused]] ProfileRange {
   Clock::time_point begin_{};
 };
 
-// A range in a GPU profiler. No effect in a CPU-only build.
+// Begins a range in a GPU profiler. No effect in a CPU-only build.
 void begin_nvtx_range(std::string_view name, int64_t number);
-void end_nvtx_range();  // of the calling thread's innermost range
+void end_nvtx_range();  // ends the calling thread's innermost range
 
 }  // namespace godwit

@@ -15,7 +15,8 @@ struct BertConfig {
   int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
   int64_t intermediate_size = 3072;  // of the feed-forward layers
   std::string hidden_act = "gelu";  // erf form; gelu_new or gelu_pytorch_tanh (tanh form), relu, tanh
-  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;  // of activations and embeddings; of attention
+  // Dropout of activations and embeddings, and of attention probabilities.
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
   std::optional<double> classifier_dropout;  // before the classifier; none: hidden_dropout_prob
   int64_t max_position_embeddings = 512, type_vocab_size = 2;  // rows of the tables of positions and token types
   std::optional<int64_t> pad_token_id = 0;  // padding; its embedding starts at 0 and gets no gradient as an input

@@ -20,7 +20,7 @@ class KeyValueCache {
   int64_t capacity() const { return capacity_; }  // limit of length()
   // Appends rows [new, width] of a layer. Returns all of its keys and values so far, [length() + new, width].
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& keys, const Tensor& values);
-  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended so many rows
+  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended this many rows
 
  private:
   int64_t capacity_, length_ = 0;

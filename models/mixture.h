@@ -13,7 +13,7 @@ namespace godwit {
 // The routers' results of a forward pass, one entry per layer.
 struct RoutedTokens {
   std::vector<Var> probabilities;       // [n, experts]
-  std::vector<ExpertRouting> routings;  // of the tokens
+  std::vector<ExpertRouting> routings;  // the experts of each token
 };
 
 // Each token's output is the sum of its num_experts_per_tok most probable experts' outputs, weighted by the normalized

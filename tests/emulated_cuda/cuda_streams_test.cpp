@@ -186,7 +186,7 @@ TEST(EmulatedStreams, GraphsAreDeferredToo) {
       cudaGraphInstantiate(&exec, graph, 0);
       cudaGraphDestroy(graph);
       cudaGraphLaunch(exec, lab.one);
-      cudaGraphExecDestroy(exec);  // which the launched graph outlives
+      cudaGraphExecDestroy(exec);  // the launched graph stays alive
       if (wait) cudaStreamSynchronize(lab.one);
       return lab.host[kLast];
     });

@@ -24,7 +24,7 @@ void begin_item(const Item& item, unsigned stream, const Clock& clock);
 void end_item();
 // The calling thread continues this thread of a kernel, which has passed these numbers of barriers.
 void begin_thread(unsigned block, unsigned thread, unsigned block_barriers, unsigned warp_barriers);
-void set_stacks(const void* begin, size_t bytes);  // of the calling thread's fibers; their accesses are ignored
+void set_stacks(const void* begin, size_t bytes);  // ignores the stacks of the calling thread's fibers
 // An access of the running item.
 void note_read(const void* at, size_t bytes);
 void note_write(const void* at, size_t bytes);
