@@ -52,7 +52,7 @@ struct WireTime {
 };
 // A type of values on the network and, for the user, the predictions behind it.
 struct BestWire {
-  size_t index;        // of the type among those given
+  size_t index;        // of the type in `times`
   std::string reason;  // one line without the type
 };
 // Returns the type with the least predicted time if this is at least 5 % shorter than the time of the first type,

@@ -50,7 +50,7 @@ void check_sharding(const DataParallelOptions& options);
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
   // Calls of groups, including waiting for other ranks. With NCCL, the GPU's time for the collectives that it finished
-  // since begin_step(), some of which belong to the step before; their exposed time is that of the host.
+  // since begin_step(), some of which belong to the last step; the exposed time is measured on the host.
   double communication = 0;
   double update = 0;         // apply() and the callback after it
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0;  // see above
@@ -141,7 +141,7 @@ class DataParallel {
   bool hybrid() const { return options_.exchange.sharding == Sharding::hybrid; }
   bool holds_gradients() const { return options_.skip_not_finite || options_.refuse_step; }
   void check_finite(const Bucket& bucket);
-  void swap_reads();  // the reads of this step become those of the last one, whose functions it calls
+  void swap_reads();  // ends a step: runs the functions of last_reads_, which then becomes the reads of this step
   bool takes_step();  // collective, if gradients are held until the end of the step; sets skip_reason_
 
   // Buckets; with sharded parameters, also the rank's shards and the hash of the initial values.

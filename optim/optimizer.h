@@ -40,7 +40,7 @@ class Optimizer {
 
   virtual std::vector<StateTensor> state() const { return {}; }  // excluding its exchange's state
   std::vector<StateTensor> exchange_state() const;               // such as error feedback
-  // Numbers saved in checkpoints besides state(), without those of the exchange.
+  // Numbers saved in checkpoints besides state(), without the exchange's numbers.
   virtual std::vector<double> counters() const { return {}; }
   virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
   Exchange* exchange_method() const { return exchange_.get(); }     // null if the optimizer communicates itself

@@ -27,7 +27,7 @@ struct ScheduleConfig {
   // HuggingFace. The last step therefore has a learning rate above 0.
   double final_fraction = 0;
 
-  // Adds the options; marks those that the schedule `name` does not read as inapplicable.
+  // Adds the options; options that the schedule `name` does not read are marked as inapplicable.
   void describe(OptionList& list);
   void check() const;  // throws if milestones do not ascend
 };

@@ -44,7 +44,7 @@ class ZeroOneAdam : public Optimizer {
     int64_t kappa = 16;                              // see sync_schedule.h
     int64_t variance_interval = 0;                   // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;  // last step of T_v; 0: T_v ends at the first T_u interval above one step
-    // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of that of T_w.
+    // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of the rate at T_w.
     std::vector<int64_t> halvings = {};
     void describe(OptionList& list);
     void check() const;

@@ -17,7 +17,7 @@ struct CodedBlock {
 enum class Feedback {
   none,
   residual,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
-  ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
+  ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the result is the mean of h
 };
 
 enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_blocks()'s result

@@ -104,7 +104,7 @@ void ParameterShards::expect_next() {
   next_ = count < last_order_.size() && last_order_[count - 1] == current_ ? last_order_[count] : -1;
 }
 
-// Releases all buckets except `but`, the one expected next, and those that the current operation reads.
+// Releases all buckets except `but`, the bucket expected next, and the buckets that the current operation reads.
 void ParameterShards::evict(int64_t but) {
   for (int64_t i = 0; i < std::ssize(states_); ++i)
     if (i != but && i != next_ && state(i).memory.defined() && state(i).used_in != operations()) drop(i);

@@ -82,9 +82,9 @@ class Scheduler {
   std::vector<int64_t> missing_;         // per bucket: number of missing gradients
   int64_t complete_ = 0;                 // number of complete buckets, in order
   int64_t next_ = 0;                     // bucket to launch next
-  int micro_batches_ = 1, begun_ = 0;    // of this step; those whose backward pass has begun
+  int micro_batches_ = 1, begun_ = 0;    // number in this step; number whose backward pass has begun
   int64_t overlapped_ = 0;
-  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; that of the last bucket
+  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; number of the last bucket's task
   std::atomic<int64_t> done_ = 0;         // number of tasks that have ended
   int64_t choices_ = -1;  // library_choices() at the end of the last step
   bool in_step_ = false;

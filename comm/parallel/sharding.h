@@ -26,7 +26,7 @@ inline bool means_stay_with_owners(Sharding s) { return s == Sharding::zero2 || 
 enum class ParameterWire { f32, bf16, int8 };  // float32, bfloat16, or 8-bit blocks
 inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
 
-// Sets bucket.shards and bucket.owned to those of `rank` of `ranks`; call before creating optimizers or exchanges for
+// Sets bucket.shards and bucket.owned for rank `rank` of `ranks`; call before creating optimizers or exchanges for
 // the bucket. The padded size must be a multiple of `ranks`. With `block_size`, shards consist of whole blocks of this
 // many values of a parameter (0: whole parameters) and are as even as possible. Otherwise each shard has padded / ranks
 // elements; the last ones may have fewer.

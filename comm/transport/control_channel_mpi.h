@@ -13,7 +13,7 @@
 
 namespace godwit {
 
-// Thread-safe. A notice is a small message to every other rank; poll() receives those that have arrived. A malformed
+// Thread-safe. A notice is a small message to every other rank; poll() receives arrived notices. A malformed
 // notice counts as a failure of its sender. poll() also detects processes of this host that have ended.
 class ControlChannel {
  public:

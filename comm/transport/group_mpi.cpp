@@ -233,7 +233,7 @@ void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view pha
   if (rank() != root) values.copy_from(x);
 }
 
-// A dissemination barrier: after i rounds, the 2^i ranks up to this one have joined.
+// A dissemination barrier: after i rounds, this rank and the 2^i − 1 ranks before it have joined.
 void MpiGroup::do_barrier(std::string_view phase) {
   const auto nothing = [](int) { return Piece(); };
   Transfer transfer(members_, {Collective::barrier, phase}, {});

@@ -70,7 +70,7 @@ template <class Moment, class Error>
 
 // Algorithm 1, lines 12–13, on the senders' bits, words[s·padded/32, (s+1)·padded/32) for sender s:
 //   mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū
-// The bits of ū are written to out[0, padded/32); those of padding are 0.
+// The bits of ū are written to out[0, padded/32); bits of padding are 0.
 // - With e null, there is no error feedback: z = mean.
 // - For a frozen value, the bit is 1 if any sender's bit is 1, and e is unchanged.
 template <class Error>
