@@ -55,7 +55,7 @@ def main():
             if "continues after step" not in process.stdout:
                 sys.exit(f"after {kills} kills: the run began anew")
             if remains(run) != whole:
-                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+                sys.exit(f"after {kills} kills: the result differs from the uninterrupted run")
             shutil.rmtree(run)
 
         while kills < arguments.kills:
@@ -78,7 +78,7 @@ def main():
             if process.returncode:
                 sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr.read()}")
             if remains(folder / "run") != whole:
-                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+                sys.exit(f"after {kills} kills: the result differs from the uninterrupted run")
             shutil.rmtree(folder / "run")
     print(f"{kills} kills, {during_save} of them while a checkpoint was written: {kills} usable checkpoints, {kills} resumes with the same bits at the end")
     print(f"{early} further kills came before the first checkpoint")

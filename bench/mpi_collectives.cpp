@@ -232,7 +232,7 @@ void time_computing(Communicator& comm) {
     const double ratio = comm.rank == 0 ? 0 : least(beside[w]) / least(alone);
     const double all = sum_over_ranks(ratio);
     if (comm.rank == 0)
-      std::printf("computing beside a waiting thread: %-14s %.2f times as long as alone\n", ways(comm)[w].name,
+      std::printf("computing next to a waiting thread: %-14s %.2f times as long as alone\n", ways(comm)[w].name,
                   all / (comm.world->size() - 1));
   }
 }

@@ -1,6 +1,6 @@
 """Models for tools/predict: operations, and parameters in the order in which the engine's models register them.
 
-A model is a list of layers in order of the forward pass. Forward operations are those of one sample: two per
+A model is a list of layers in order of the forward pass. Forward operations are counted for one sample: two per
 multiply-add of convolutions, matrix products and attention. Other operations are not counted.
 """
 import json

@@ -25,7 +25,7 @@ std::string chosen(const Program& program, const Assignments& layer, const std::
   return value_text(*list.find(option));  // the name of a method that was given by an alias
 }
 
-// The assignments of a file, without those that the command line replaces by choosing another method or model.
+// The assignments of a file. Another method or model on the command line removes the assignments that it replaces.
 struct FileLayer {
   Assignments assignments;
   const Assignments& command;
