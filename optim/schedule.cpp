@@ -54,7 +54,7 @@ void ScheduleConfig::describe(OptionList& list) {
   add("warmup_steps", warmup_steps, "length of the warm-up, in steps", kNotNegative);
   add("warmup_power", warmup_power, "power of the elapsed fraction of the warm-up; 1: linear", kPositive);
   add("warmup_start", warmup_start, "lr from which the warm-up rises, as a fraction of lr", kFraction);
-  add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, as 30,60", kPositive);
+  add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, such as 30,60", kPositive);
   add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
   add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
   add("decay_factor", decay_factor, "exponential: factor on lr after each decay_steps steps", kAboveZeroToOne);
@@ -76,8 +76,8 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   config_.describe(options);
   for (const Option& option : options) check_value(option, option.name);
   check(std::isfinite(base_lr) && base_lr >= 0, "schedule: lr must be finite and not negative, not ", base_lr);
-  check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: steps_per_epoch is ", steps_per_epoch,
-        ", total_steps is ", total_steps, "; expected at least 1");
+  check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: steps_per_epoch is ", steps_per_epoch, ", total_steps is ",
+        total_steps, "; expected at least 1");
   warmup_steps_ = warmup_steps(config, steps_per_epoch, total_steps);
   check(config.name != "multi_step" || !config.milestones.empty(),
         "schedule multi_step: milestones is empty; set the epochs at which lr falls");

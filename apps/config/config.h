@@ -25,7 +25,7 @@ struct CommonTexts {
 
 // End of a message about an optimizer that communicates itself.
 inline constexpr const char* kOnlyHybrid =
-    " keeps state of all parameters, which only hybrid divides; use hybrid, or the optimizer adamw";
+    " keeps state of all parameters, which only hybrid divides; use hybrid, or adamw";
 
 // The options of all programs. A program's configuration derives from it.
 struct CommonConfig : WorkerOptions, LogOptions {

@@ -107,8 +107,7 @@ void GptConfig::describe(OptionList& list) {
   add_size("n_experts_per_token", sizes.n_experts_per_token, "experts per token", {1, 1 << 12}, "Mixtral", experts);
   add_size("aux_loss", sizes.aux_loss, "weight of the load-balancing loss in training", kNotNegative, "Mixtral",
            experts);
-  list.add("dropout", dropout,
-           "dropout probability of attention probabilities; GPT-2: also of embeddings and residual outputs",
+  list.add("dropout", dropout, "dropout probability of the attention; GPT-2: also of embeddings and residual outputs",
            {0, 1, false, true});
   add_recompute(list, recompute);
   list.prefix = "";
@@ -150,8 +149,8 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--temperature");
   list.add("top_k", generate.sample.top_k, "draw from the k most probable tokens; 0: all", {0, 1e9})
       .with_flag("--top-k");
-  list.add("top_p", generate.sample.top_p, "draw from the fewest tokens that reach this total probability",
-           kAboveZeroToOne)
+  list.add("top_p", generate.sample.top_p,
+           "draw from the smallest set of most probable tokens with this total probability", kAboveZeroToOne)
       .with_flag("--top-p");
 
   list.section = "training", list.prefix = "";

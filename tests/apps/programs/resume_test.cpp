@@ -302,7 +302,8 @@ TEST_F(Resume, CheckpointsByTheClock) {
   for (const char* bad : {"-1", "1.5", "min", "10hours", "1e99"}) {
     const Outcome refused = train(std::string("--optimizer birder --checkpoint-every ") + bad);
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps, as 200, or of minutes, as 10min; got '" +
+    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps such as 200, or of minutes such as 10min; "
+                               "got '" +
                                std::string(bad) + "'"),
               std::string::npos)
         << refused.err;
