@@ -1,5 +1,5 @@
-# Every script of bench/tables prints what has been measured, also where there is nothing, and the programs in PROGRAMS
-# accept the flags of its methods. A misspelled method is refused.
+# Every script of bench/tables prints its measurements, also if there are none, and the programs in PROGRAMS accept the
+# flags of its methods. A misspelled method is refused.
 file(GLOB scripts ${SOURCE}/bench/tables/*.py)
 list(FILTER scripts EXCLUDE REGEX "/(series|methods|update_page)\\.py$")
 foreach(script ${scripts})

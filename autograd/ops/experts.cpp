@@ -18,10 +18,10 @@ int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (widt
 
 void check_rows(const char* operation, const Tensor& x, int64_t rows) {
   check(x.shape().rank() == 2 && x.dim(0) == rows && x.dim(1) > 0, operation, ": expected [", rows,
-        ", columns], it is ", x.shape());
+        ", columns], got ", x.shape());
 }
 
-// The numbers of the k largest values, largest first.
+// Indices of the k largest values, largest first.
 template <class T>
 void largest_of(const T* values, int64_t count, int64_t k, std::vector<int32_t>& order, int32_t* to) {
   std::iota(order.begin(), order.begin() + count, 0);
@@ -232,7 +232,7 @@ Var combine_experts(const Var& x, const Var& weights, const ExpertRouting& routi
 Var load_balancing_loss(const std::vector<Var>& probabilities, const std::vector<ExpertRouting>& routings) {
   check(!probabilities.empty() && probabilities.size() == routings.size(),
         "load_balancing_loss: ", probabilities.size(), " layers of probabilities and ", routings.size(),
-        " of routings");
+        " layers of routings");
   const int64_t experts = routings[0].count();
   const DType type = probabilities[0].dtype();
   double tokens = 0;

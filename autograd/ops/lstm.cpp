@@ -185,8 +185,8 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
         if (dh_0) dh_0.add(dh);
         if (dc_0) dc_0.add(dc);
       });
-  // backward() runs the functions of h and c before that of y, which reads the gradients that they keep. sum() makes the
-  // function of y run, although nothing else may use y.
+  // backward() runs the functions of h and c before the function of y, which reads final_state. sum() makes the
+  // function of y run even if no other operation uses y.
   result.state.h = Var::result(detail::step_of(s.hidden, time), {result.y},
                                [final_state, dy = result.y.gradient()](const Tensor& dh) {
                                  final_state->h = dh;

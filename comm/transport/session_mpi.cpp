@@ -96,7 +96,7 @@ void MpiSession::share_cores() {
   bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Processes of one host may be in different containers, where process numbers have different meanings.
+// Processes of one host may be in different containers, whose process numbers differ.
 void MpiSession::find_peers() {
   struct Process {
     int64_t number = ::getpid();

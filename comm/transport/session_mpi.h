@@ -28,7 +28,7 @@ class MpiSession {
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
   int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
-  bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
+  bool bound() const { return bound_; }  // the launcher gave this host's ranks some cores only
 
   int rank_on_host() const { return rank_on_host_; }          // index among the ranks of this host
   PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe

@@ -1,4 +1,4 @@
-// Products of joined_linear(): one for each pass if its parameters lie at equal distances.
+// Products of joined_linear(): one for each pass if its parameters have a constant stride.
 #include <gtest/gtest.h>
 
 #include "cublasLt.h"
@@ -42,7 +42,7 @@ TEST_F(CudaJoinedLinear, ParametersAtEqualDistancesTakeOneProductPerPass) {
     }
 }
 
-// Weights without a current copy in bfloat16 are rounded into one matrix; only their gradients depend on the distances.
+// Weights without a current copy in bfloat16 are rounded into one matrix; only their gradients depend on the strides.
 TEST_F(CudaJoinedLinear, RoundedWeightsAreNeighbors) {
   for (const bool bias : {false, true}) {
     EXPECT_EQ(products(DType::bf16, bias, {0, 128, 136, 264, 272, 400}), 3);

@@ -1,4 +1,4 @@
-// Files of choices: what is recorded stays, for all threads and later runs; damaged files never cause an error.
+// Files of choices: recorded choices stay for all threads and later runs; corrupt files never cause an error.
 #include "engine/choice_file.h"
 
 #include <gmock/gmock.h>

@@ -178,7 +178,8 @@ TEST(Tensor, DetachedTensorsUseMemoryThatTheyAreGiven) {
   row.fill(5);
   EXPECT_EQ(x.item(2), 5);
   EXPECT_EQ(x.item(1), 3);
-  EXPECT_NE(error_of([&] { x.attach(Tensor({7})); }).find("both must be whole tensors of one size"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.attach(Tensor({7})); }).find("expected two whole tensors of one type and size"),
+            std::string::npos);
   x.detach();
   EXPECT_EQ(context().pool->stats().bytes_in_use, before);
   EXPECT_NE(error_of([&] { (void)x.item(2); }).find("has no memory now"), std::string::npos);

@@ -151,7 +151,7 @@ TEST(Generate, NamesInvalidInput) {
   };
   EXPECT_THAT(message({}), HasSubstr("the prompt is empty"));
   EXPECT_THAT(message(std::vector<int32_t>(17, 1)), HasSubstr("the prompt has 17 tokens, the model has 16 positions"));
-  EXPECT_THAT(message({3, 97}), HasSubstr("token [0, 1] is 97, it must be in [0, vocab_size 97)"));
+  EXPECT_THAT(message({3, 97}), HasSubstr("token [0, 1] is 97, expected [0, vocab_size 97)"));
   EXPECT_THAT(message({1}, {.temperature = -1}), HasSubstr("temperature must be finite and not negative, it is -1"));
   EXPECT_THAT(message({1}, {.top_k = -1}), HasSubstr("top_k must not be negative"));
   EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], it is 0"));

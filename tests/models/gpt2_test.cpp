@@ -81,9 +81,9 @@ TEST(Gpt2, DropoutUsesItsKey) {
 TEST(Gpt2, NamesInvalidInput) {
   const auto model = make_gpt2(small());
   const auto message = [&](const Tensor& ids) { return error_of([&] { model->forward(ids); }); };
-  EXPECT_EQ(message(ids_of({1, 2, 11, 4}, 2)), "gpt2: token [1, 0] is 11, it must be in [0, vocab_size 11)");
-  EXPECT_EQ(message(ids_of({1, -2}, 1)), "gpt2: token [0, 1] is -2, it must be in [0, vocab_size 11)");
-  EXPECT_EQ(message(ids_of({1, 2, 3, 4, 5, 6, 7}, 1)), "gpt2: a text of 7 tokens, n_positions is 6");
+  EXPECT_EQ(message(ids_of({1, 2, 11, 4}, 2)), "gpt2: token [1, 0] is 11, expected [0, vocab_size 11)");
+  EXPECT_EQ(message(ids_of({1, -2}, 1)), "gpt2: token [0, 1] is -2, expected [0, vocab_size 11)");
+  EXPECT_EQ(message(ids_of({1, 2, 3, 4, 5, 6, 7}, 1)), "gpt2: a text of 7 tokens exceeds n_positions 6");
   EXPECT_THAT(message(Tensor::zeros({2}, DType::i32)), HasSubstr("ids must be int32 [batch, length]"));
   KeyValueCache cache = model->make_cache(6);
   EXPECT_THAT(error_of([&] { model->forward(ids_of({1, 2}, 1), cache); }), HasSubstr("disable gradients"));
@@ -92,13 +92,13 @@ TEST(Gpt2, NamesInvalidInput) {
   EXPECT_EQ(error_of([&] {
               model->forward(ids_of({1, 2, 3}, 1), cache);
             }),
-            "gpt2: a text of 7 tokens, n_positions is 6");
-  EXPECT_THAT(error_of([&] { model->make_cache(7); }), HasSubstr("a cache for 7 tokens, n_positions is 6"));
+            "gpt2: a text of 7 tokens exceeds n_positions 6");
+  EXPECT_THAT(error_of([&] { model->make_cache(7); }), HasSubstr("a cache for 7 tokens exceeds n_positions 6"));
   KeyValueCache short_cache = model->make_cache(2);
   EXPECT_THAT(error_of([&] {
                 model->forward(ids_of({1, 2, 3}, 1), short_cache);
               }),
-              HasSubstr("3 tokens, the capacity is 2"));
+              HasSubstr("3 tokens exceed the capacity of 2"));
 }
 
 class Gpt2Weights : public ::testing::Test {
@@ -202,7 +202,7 @@ TEST_F(Gpt2Weights, NamesOtherArchitecturesAndInvalidFields) {
   EXPECT_THAT(with("n_layer", 0), HasSubstr("n_layer must be from 1 to 4096, it is 0"));
   EXPECT_THAT(with("resid_pdrop", 1), HasSubstr("resid_pdrop must be in [0, 1), it is 1"));
   EXPECT_THAT(with("activation_function", "gelu_old"), HasSubstr("'gelu_old' is not supported"));
-  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be a whole number, it is \"many\""));
+  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be an integer, it is \"many\""));
 }
 
 TEST(Gpt2Config, DefaultsAreTransformers) {

@@ -116,11 +116,11 @@ TEST(Llama, NamesInvalidInput) {
   LlamaConfig config = small();
   const Llama model(config);
   const auto message = [&](const Llama& m, const Tensor& ids) { return error_of([&] { m.forward(ids); }); };
-  EXPECT_EQ(message(model, ids_of({1, 2, 11, 4}, 2)), "llama: token [1, 0] is 11, it must be in [0, vocab_size 11)");
+  EXPECT_EQ(message(model, ids_of({1, 2, 11, 4}, 2)), "llama: token [1, 0] is 11, expected [0, vocab_size 11)");
   EXPECT_EQ(message(model, ids_of({1, 2, 3, 4, 5, 6, 7}, 1)),
-            "llama: a text of 7 tokens, max_position_embeddings is 6");
+            "llama: a text of 7 tokens exceeds max_position_embeddings 6");
   config.model_type = "mistral", config.sliding_window = 3;
-  EXPECT_EQ(message(Llama(config), ids_of({1, 2, 3, 4}, 1)), "mistral: a text of 4 tokens, sliding_window is 3");
+  EXPECT_EQ(message(Llama(config), ids_of({1, 2, 3, 4}, 1)), "mistral: a text of 4 tokens exceeds sliding_window 3");
   KeyValueCache cache = model.make_cache(6);
   EXPECT_THAT(error_of([&] { model.forward(ids_of({1, 2}, 1), cache); }), HasSubstr("disable gradients"));
 }
@@ -215,7 +215,7 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
   EXPECT_THAT(error({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
               HasSubstr("partial_rotary_factor must be 1 (all columns of a head are rotated), it is 0.5"));
   EXPECT_THAT(error({{"rope_theta", 0}}), HasSubstr("rope_theta must be finite and above 1, it is 0"));
-  EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be a whole number or a list of them"));
+  EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be an integer or a list of integers"));
   EXPECT_THAT(error({{"num_experts_per_tok", 9}}, "mixtral"),
               HasSubstr("num_experts_per_tok 9 exceeds num_local_experts 8"));
   EXPECT_THAT(error({{"num_hidden_layers", 4096}, {"num_local_experts", 4096}}, "mixtral"),

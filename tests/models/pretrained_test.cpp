@@ -80,7 +80,7 @@ TEST_F(Pretrained, OtherHeadsLoadTheBodyAndReportTheRest) {
   EXPECT_EQ(report.missing, (std::vector<std::string>{"qa_outputs.weight", "qa_outputs.bias"}));
   EXPECT_EQ(report.unexpected.size(), 9u);
   EXPECT_THAT(report.unexpected, ::testing::Contains("pooler.dense.weight"));
-  EXPECT_THAT(report.str(), AllOf(HasSubstr("2 missing"), HasSubstr("9 of the file not used"), HasSubstr("…)")));
+  EXPECT_THAT(report.str(), AllOf(HasSubstr("2 missing"), HasSubstr("9 unexpected, ignored"), HasSubstr("…)")));
 
   const Bert body(config_);  // its parameter names have no "bert." prefix
   EXPECT_EQ(load_pretrained(kFolder, body).missing.size(), 0u);
@@ -232,18 +232,18 @@ TEST_F(Pretrained, ReadsAShardedModel) {
   other["weight_map"]["extra"] = "model-00001-of-00002.safetensors";
   write_index(other);
   EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
-              HasSubstr("model-00001-of-00002.safetensors: has no extra, which"));
+              HasSubstr("model-00001-of-00002.safetensors: tensor extra is missing, but"));
   other = index;
   other["weight_map"].erase(other["weight_map"].begin());
   write_index(other);
   EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
-              HasSubstr("which is not of this file according to"));
+              HasSubstr("does not list for this file"));
   for (const char* bad : {"../x.safetensors", "x.bin", ""}) {
     other = index;
     other["weight_map"].begin().value() = bad;
     write_index(other);
     EXPECT_THAT(error_of([&] { load_pretrained(folder_.str(), model); }),
-                HasSubstr("is no safetensors file in this folder"));
+                HasSubstr("is not the name of a safetensors file in this folder"));
   }
 }
 

@@ -152,7 +152,7 @@ TEST(Recompute, NamesANumberOfLayersThatIsTooLarge) {
 TEST(Recompute, RefusesMixturesOfExperts) {
   LlamaConfig config = llama(DType::f32, 1);
   config.model_type = "mixtral", config.num_local_experts = 2;
-  EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts are not computed again"));
+  EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts cannot be recomputed"));
 }
 
 }  // namespace recompute_test

@@ -113,7 +113,7 @@ TEST(BucketSize, GradientTimesAreThoseOfBackward) {
   EXPECT_GE(times[2].ready_s, times[0].ready_s) << "the end of backward";
 }
 
-// Names of parameters, sharded state and a method of its own communication fit the scratch parameters too.
+// Scratch parameters support names, sharded state, and methods that communicate themselves.
 TEST(BucketSize, MeasuresEveryKindOfMethod) {
   for (const char* exchange : {"dense", "loco", "powersgd"})
     run_local({2, 1}, [&](Communicator& comm) {

@@ -109,7 +109,7 @@ TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
   }
 }
 
-// Without memory for the whole model, each worker computes the values of its shards, which are those of the same seed.
+// Without memory for the whole model, each worker computes the same values of its shards from the same seed.
 TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
   for (const char* sharding : {"zero3", "hybrid"})
     run_local({2, 2}, [&](Communicator& comm) {

@@ -60,7 +60,7 @@ TEST(Refresh, MeasuresTheChangeWhereTheSecondMomentIsNotZero) {
   expect_near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
 }
 
-// Adam's ‖v̂‖₁ is reached if ĝ² of all steps since the refresh before is that of the refresh.
+// Adam's ‖v̂‖₁ is reached if ĝ² of all steps since the previous refresh equals ĝ² of this refresh.
 TEST(Refresh, SecondMomentsFollowAdams) {
   const auto adam = [](double first, double second) {
     double v = 0;

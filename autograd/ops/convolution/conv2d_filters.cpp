@@ -1,4 +1,4 @@
-// oneDNN's reorders to these layouts take four times as long.
+// Packs filters in a quarter of the time of oneDNN's reorders.
 #include "autograd/ops/convolution/conv2d_filters.h"
 
 #include <algorithm>

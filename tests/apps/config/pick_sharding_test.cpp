@@ -58,7 +58,7 @@ TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
   expect_sharding("--nodes 2 --exchange zeropp --set exchange.sharding=auto", Sharding::zero2, "");
 }
 
-// A run that continues, also with another number of workers, reads the choice.
+// A resumed run keeps the choice, also with another number of workers.
 TEST(PickSharding, TheConfigurationKeepsTheChoice) {
   for (const auto& [flags, name] : {std::pair{"--nodes 2 --workers-per-node 2", "hybrid"},
                                     {"--nodes 2", "none"},

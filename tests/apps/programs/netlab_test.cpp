@@ -62,8 +62,8 @@ TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
   EXPECT_LE(measured, 1.02 * expected);
 }
 
-// The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP after 5 s, then ends the
-// hosts. The timeout is shorter than that, and long enough that a busy machine does not cause it before the cut.
+// The ranks' watchdog names rank, host and phase. mpirun learns of the cut from TCP after 5 s, and then ends the hosts.
+// The watchdog's timeout is below 5 s, but long enough not to expire before the cut on a busy machine.
 TEST_F(Netlab, ACutLinkEndsAllRanks) {
   const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=3";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
@@ -82,7 +82,7 @@ std::string killing(int rank) {
          " ] && ( until [ -s run/metrics.jsonl ]; do sleep 0.1; done; kill -KILL $$ ) & exec \"$@\"' sh ";
 }
 
-// The other process of that host names it.
+// The other process on the host of the killed process names it.
 TEST_F(Netlab, AKilledProcessIsNamedWithItsHost) {
   const MpiOutcome outcome = netlab("--hosts 2 --workers-per-node 2 --measure 0 -- " + killing(3) + train_ +
                                     " --epochs 1000000 --max-steps 0 --run-dir run");

@@ -189,7 +189,7 @@ TEST_F(Report, NamesRunsThatCannotBeRead) {
   for (const auto& [name, message] : bad) {
     const Outcome outcome = report(name);
     EXPECT_EQ(outcome.exit_code, 1) << name;
-    EXPECT_EQ(outcome.err, message + "report: no run can be read; there is no page\n");
+    EXPECT_EQ(outcome.err, message + "report: no run can be read; no page is written\n");
     EXPECT_EQ(outcome.out, "");
     all += name + " ";
     messages += message;

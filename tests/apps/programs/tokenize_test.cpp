@@ -73,7 +73,7 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
   EXPECT_THAT(refusal("text --out x --tokenizer characters --format plain --shard-tokens 5"),
-              HasSubstr("--shard-tokens: is for --format header"));
+              HasSubstr("--shard-tokens applies to --format header"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));
   write_file(folder_ / "y.partial" / "mine", "kept");
   EXPECT_THAT(refusal("text --out y --tokenizer characters"),

@@ -8,7 +8,7 @@
 namespace godwit::apps {
 namespace host_memory_test {
 
-// Bytes that 1,000 parameters take on 2 × 4 workers of one process, found as the least that is not refused.
+// Bytes of 1,000 parameters on 2 × 4 workers of one process, found as the smallest memory that is not refused.
 int64_t needed(Sharding sharding) {
   ImageConfig config;
   config.exchange.sharding = sharding;

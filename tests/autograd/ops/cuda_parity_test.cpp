@@ -123,8 +123,7 @@ class CudaParity : public OnGpu {
   }
 
  private:
-  // Runs again with other numbers of multiprocessors and, in the emulator, a random order of blocks and threads. A GPU
-  // runs the same again.
+  // Repeats the run. The emulator then has other numbers of multiprocessors and a random order of blocks and threads.
   void expect_same_bits_again(const Op& op, const Inputs& inputs, const std::vector<Tensor>& before,
                               const std::string& what) {
     const int multiprocessors = ++runs_ % 2 ? 7 : 132;

@@ -119,7 +119,7 @@ TEST(Experts, NamesInvalidArguments) {
   EXPECT_THAT(error_of([&] {
                 ops::dispatch_to_experts(Var(Tensor::zeros({3, 4})), routing);
               }),
-              ::testing::HasSubstr("dispatch_to_experts: expected [2, columns], it is [3, 4]"));
+              ::testing::HasSubstr("dispatch_to_experts: expected [2, columns], got [3, 4]"));
   EXPECT_THAT(error_of([&] {
                 ops::expert_linear(Var(Tensor::zeros({4, 4})), {Var(Tensor::zeros({2, 4}))}, routing);
               }),

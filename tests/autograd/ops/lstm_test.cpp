@@ -58,7 +58,7 @@ TEST(Lstm, GradientsWithoutBiases) {
   check_gradients([](const auto& given) { return run(given).y; }, in);
 }
 
-// Each input alone, so that no gradient depends on whether another one is wanted.
+// Each input alone, so that no gradient depends on whether another gradient is computed.
 TEST(Lstm, GradientsOfOneInput) {
   const std::vector<Tensor> in = inputs({3, 2, 4, 5});
   for (size_t wanted = 0; wanted < in.size(); ++wanted) {

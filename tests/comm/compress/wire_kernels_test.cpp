@@ -27,11 +27,11 @@ TEST_P(WireKernelsOn, PositionsOfLargeValuesAscend) {
   for (const int64_t n : {0, 1, 15, 16, 17, 1000})
     for (const float least : {0.0f, 0.5f, 3.0f}) {
       const std::vector<float> x = random_row<float>(6, 1, n);
-      std::vector<uint32_t> places(static_cast<size_t>(n + kPlacesSlack)), expected;
+      std::vector<uint32_t> indices(static_cast<size_t>(n + kIndicesSlack)), expected;
       for (int64_t i = 0; i < n; ++i)
         if (std::abs(x[static_cast<size_t>(i)]) >= least) expected.push_back(static_cast<uint32_t>(i));
-      places.resize(static_cast<size_t>(places_of_at_least(x.data(), n, magnitude_bits(least), places.data())));
-      EXPECT_EQ(places, expected) << n;
+      indices.resize(static_cast<size_t>(indices_of_at_least(x.data(), n, magnitude_bits(least), indices.data())));
+      EXPECT_EQ(indices, expected) << n;
     }
 }
 
@@ -91,9 +91,9 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
     std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
     compressor->encode(x.data(), n, {}, code.data());
     for (size_t i = 0; i < k; ++i) {
-      const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
-      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
-      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[place])) << n << ", place " << place;
+      const size_t index = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
+      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, index) << n;
+      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[index])) << n << ", index " << index;
     }
   }
 }

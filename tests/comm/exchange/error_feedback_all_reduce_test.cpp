@@ -300,7 +300,7 @@ TEST(ErrorFeedbackAllReduce, RefusesInvalidInputs) {
       });
     });
   };
-  EXPECT_NE(refusal({.scale_block = -2}, DType::f32, 1 << 20).find("a scale for -2 values"), std::string::npos);
+  EXPECT_NE(refusal({.scale_block = -2}, DType::f32, 1 << 20).find("the scale block is -2 values"), std::string::npos);
   const std::string whole = refusal({.scale_block = -1}, DType::f32, 1 << 20);
   EXPECT_NE(whole.find("it is in 2; set bucket.first_mib to 1.145 or more"), std::string::npos) << whole;
   EXPECT_NE(refusal({}, DType::f64, 1 << 20).find("float32"), std::string::npos);

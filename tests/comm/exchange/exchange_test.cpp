@@ -174,12 +174,12 @@ TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
     EXPECT_EQ(mean_of(65536, "bf16"), 65536);
     for (float value : {65520.0f, -1e30f}) {
       const std::string error = error_of([&] { mean_of(value, "f16"); });
-      EXPECT_NE(error.find(name + ": a value is " + (value > 0 ? "65520" : "-1e+30") + ", more than float16 holds"),
+      EXPECT_NE(error.find(name + ": the value " + (value > 0 ? "65520" : "-1e+30") + " overflows float16"),
                 std::string::npos)
           << error;
       EXPECT_NE(error.find("exchange.wire=bf16"), std::string::npos) << error;
     }
-    EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("more than bfloat16"),
+    EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("overflows bfloat16"),
               std::string::npos);
     EXPECT_TRUE(std::isnan(mean_of(std::nanf(""), "f16"))) << "the same as with float32";
     EXPECT_EQ(mean_of(INFINITY, "bf16"), INFINITY);

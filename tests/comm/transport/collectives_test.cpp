@@ -306,7 +306,7 @@ TEST_P(Collectives, NoRankLeavesABarrierBeforeAllHaveEntered) {
       const int world = topology.world();
       for (int late = 0; late < world; ++late) {
         if (comm.rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        const int64_t entered = Clock::now().time_since_epoch().count();  // of one clock for all processes of a host
+        const int64_t entered = Clock::now().time_since_epoch().count();  // on the clock of the host
         comm.world->barrier("late");
         const int64_t left = Clock::now().time_since_epoch().count();
         const Tensor all({world}, DType::i64);
@@ -334,7 +334,7 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
       });
 }
 
-// Several stops in one run, each asked for by another rank.
+// Several stops in one run, each requested by another rank.
 TEST_P(Collectives, StepsMayContinueAfterAStop) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {

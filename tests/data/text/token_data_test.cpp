@@ -124,7 +124,7 @@ TEST(TokenShard, IdsAbove16BitsNeedAHeader) {
   EXPECT_THAT(ids_of(open_shard(folder / "a.bin").tokens), ElementsAre(1, 69999));
 }
 
-TEST(TokenShard, RefusesDamagedFiles) {
+TEST(TokenShard, RefusesCorruptFiles) {
   const TempFolder folder;
   const auto message = [&](const Bytes& bytes) {
     write(folder / "a.bin", bytes);

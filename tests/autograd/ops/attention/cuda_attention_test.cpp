@@ -209,8 +209,8 @@ TEST_F(CudaAttention, UsesTheScaleOption) {
     ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));
 }
 
-// Each remainder of the number of keys modulo 4, for each width of the kernels with tensor cores, and for those
-// without.
+// Each remainder of the number of keys modulo 4, for each width of the kernels with tensor cores, and for the kernels
+// without tensor cores.
 const Sizes kDropped[] = {{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20},   {1, 33, 75, 1, 64},
                           {1, 40, 77, 1, 32}, {1, 70, 67, 1, 32}, {1, 18, 41, 1, 128}, {1, 19, 39, 2, 128}};
 

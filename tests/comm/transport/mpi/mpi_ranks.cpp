@@ -195,11 +195,11 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
   const Case cases[] = {{{0, 1, 0, "disk full"}, kBytes, "disk full"},
                         {{0, 1}, 100, malformed + "100 bytes, expected 2016"},
                         {{0, 1}, 4000, malformed + "it is too long"},
-                        {{0, 1'000'000}, kBytes, malformed + "it claims to come from rank 1000000"},
-                        {{1, -1}, kBytes, malformed + "it claims to come from rank -1"},
-                        {{3, 0}, kBytes, malformed + "it claims to come from rank 0"},
+                        {{0, 1'000'000}, kBytes, malformed + "it names rank 1000000 as its sender"},
+                        {{1, -1}, kBytes, malformed + "it names rank -1 as its sender"},
+                        {{3, 0}, kBytes, malformed + "it names rank 0 as its sender"},
                         {{4, 1}, kBytes, malformed + "its kind is 4"},
-                        {endless, kBytes, malformed + "its text has no end"}};
+                        {endless, kBytes, malformed + "its text is not terminated"}};
   const int rank = MpiSession::instance().rank();
   for (const auto& [message, bytes, reason] : cases) {
     if (rank == 0) {
