@@ -126,7 +126,7 @@ std::string with_other_link(const std::string& device, const std::string& rate, 
 TEST_F(Netlab, RefusesARateThatALinkDoesNotHold) {
   const MpiOutcome high = netlab("--hosts 2 --rate 1000gbit --measure 0.3");
   EXPECT_EQ(high.exit_code, 1) << high.err;
-  EXPECT_TRUE(high.says("% of --rate 1000gbit; use a lower --rate, fewer --hosts or an idle machine, or go on with "
+  EXPECT_TRUE(high.says("% of --rate 1000gbit; use a lower --rate, fewer --hosts or an idle machine, or continue with "
                         "--accept-any-rate\n"))
       << high.err;
   const std::string links = "--hosts 3 --rate 20mbit --measure 0.5";
