@@ -35,8 +35,6 @@ auto with_threads(int threads, F&& f) {
 // The elements of x, converted to float64 without rounding.
 inline std::vector<double> values(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
 
-namespace detail {
-
 // Σ weight·y with random weights: a scalar that depends differently on every element of an output.
 inline Var weighted_sum(const Var& y) {
   const Tensor weight = random_tensor(y.shape(), DType::f64, 4242);
@@ -49,8 +47,6 @@ inline Var weighted_sum(const Var& y) {
   });
 }
 
-}  // namespace detail
-
 // Compares backward() of f with (f(x + h) - f(x - h)) / 2h for every element of every float64 input. The error may be
 // `tolerance`, relative to max(1, |gradient|). With h = 2⁻¹⁷, truncation and rounding are of order 1e-10 for values of
 // order 1. Also checks that a second backward adds, and that a backward after clear_grad() overwrites. f is called
@@ -59,7 +55,7 @@ inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f
                             double tolerance = 1e-6) {
   std::vector<Var> leaves;
   for (const Tensor& input : inputs) leaves.emplace_back(input.clone(), true);
-  auto loss = [&] { return detail::weighted_sum(f(leaves)); };
+  auto loss = [&] { return weighted_sum(f(leaves)); };
   auto gradients = [&] {
     backward(loss());
     std::vector<std::vector<double>> all;

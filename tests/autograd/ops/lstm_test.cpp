@@ -83,7 +83,7 @@ TEST(Lstm, UndefinedInitialStateIsZero) {
   const ops::LstmResult none = run(vars);
   EXPECT_EQ(values(none.y.value()), values(zeros.y.value()));
   EXPECT_EQ(values(none.state.c.value()), values(zeros.state.c.value()));
-  backward(test::detail::weighted_sum(none.y));
+  backward(test::weighted_sum(none.y));
   EXPECT_TRUE(vars[3].has_grad());
 }
 
@@ -103,12 +103,12 @@ TEST(Lstm, StateConnectsTwoWindows) {
       const auto summed = [&](const Var& y) {
         return ops::matmul(Var(Tensor::full({1, y.dim(0)}, 1, DType::f64)), matrix(y));
       };
-      loss = test::detail::weighted_sum(ops::add(summed(a.y), summed(b.y)));
+      loss = test::weighted_sum(ops::add(summed(a.y), summed(b.y)));
       EXPECT_EQ(values(b.state.h.value()), values(run(vars).state.h.value()));
       EXPECT_EQ(values(b.state.c.value()), values(run(vars).state.c.value()));
     } else {
       const Var y = run(vars).y;
-      loss = test::detail::weighted_sum(
+      loss = test::weighted_sum(
           ops::matmul(Var(Tensor::full({1, 5}, 1, DType::f64)), ops::reshape(y, {5, 8})));
     }
     backward(loss);
