@@ -97,7 +97,7 @@ Choices ChoiceFile::read() const {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   if (path_.empty() || status.type() == fs::file_type::not_found) return {};
-  if (status.type() != fs::file_type::regular) return {{}, "not a readable regular file"};
+  if (status.type() != fs::file_type::regular) return {{}, "not a regular file, or unreadable"};
   try {
     return parse_choices(read_text_file(path_, kMostMib, ""), header_);
   } catch (const Error& failure) {

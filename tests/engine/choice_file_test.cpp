@@ -97,7 +97,7 @@ TEST_F(ChoiceFileTest, OtherLinesAreIgnored) {
 TEST_F(ChoiceFileTest, ChoicesOfOtherMachinesAndFormatsAreReplaced) {
   file("GPU Y").record("a", "1");
   EXPECT_EQ(file().read().values, Values());
-  EXPECT_THAT(file().read().damage, HasSubstr("expected line"));
+  EXPECT_THAT(file().read().damage, HasSubstr("expected header"));
   EXPECT_EQ(file().record("a", "2"), "2");
   EXPECT_EQ(file().read().damage, "");
   write(path(), bytes_of("Choices of Godwit, format 2, " + std::string(kOwner) + "\n1\ta\n"));

@@ -12,7 +12,7 @@
 namespace godwit {
 namespace bert_test {
 
-using ::testing::AllOf, ::testing::HasSubstr;
+using ::testing::HasSubstr;
 
 BertConfig small(DType dtype = DType::f32) {
   BertConfig c = bert_config("bert_tiny");
@@ -189,8 +189,7 @@ TEST(BertModel, NamesMalformedInputs) {
   EXPECT_THAT(error([](TextInput& in) { in.ids = {}; }), HasSubstr("ids must be int32"));
   EXPECT_THAT(error([](TextInput& in) { in.ids = in.ids.view({10}); }), HasSubstr("[10]"));
   EXPECT_THAT(error([](TextInput& in) { in.ids = in.ids.to(DType::i64); }), HasSubstr("int64"));
-  EXPECT_THAT(error([](TextInput& in) { in = texts(13); }),
-              AllOf(HasSubstr("13"), HasSubstr("max_position_embeddings is 12")));
+  EXPECT_THAT(error([](TextInput& in) { in = texts(13); }), HasSubstr("13 tokens exceed max_position_embeddings 12"));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[7] = 50; }),
               HasSubstr("id [1, 2] is 50, expected [0, vocab_size 50)"));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[0] = -1; }), HasSubstr("id [0, 0] is -1"));
