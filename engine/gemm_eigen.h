@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "engine/parallel.h"
+#include "engine/subnormals.h"
 
 namespace godwit::detail {
 
@@ -35,6 +36,7 @@ void gemm_eigen(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T a
   const int64_t across = (n + kColumns - 1) / kColumns, tiles = (m + kRows - 1) / kRows * across;
   const int64_t grain = std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, kRows * std::min(n, kColumns) * k));
   parallel_for(tiles, grain, [&](int64_t begin, int64_t end) {
+    const FlushSubnormals flush;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t row = tile / across * kRows, column = tile % across * kColumns;
       gemm_tile(trans_a, trans_b, std::min(kRows, m - row), std::min(kColumns, n - column), k, alpha,

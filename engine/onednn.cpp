@@ -7,6 +7,7 @@
 
 #include "engine/kernel_library.h"
 #include "engine/packed_weights.h"
+#include "engine/subnormals.h"
 
 namespace godwit::onednn {
 namespace {
@@ -150,6 +151,7 @@ void run(const dnnl::primitive& primitive, const Desc& scratchpad,
     scratch = Tensor({bytes}, DType::u8);
     arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, scratch));
   }
+  const FlushSubnormalsInTeam flush;
   dnnl::stream here = stream();
   primitive.execute(here, arguments);
   here.wait();

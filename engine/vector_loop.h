@@ -55,8 +55,7 @@ void vector_for(int64_t n, int64_t grain, const F& f) {
   });
 }
 
-// vector_for for forward and backward passes, where subnormal numbers count as 0. Otherwise vanishing gradients would
-// slow down the matrix products behind them tenfold on some processors.
+// vector_for for forward and backward passes, where subnormal numbers count as 0 (engine/subnormals.h).
 template <class F>
 void compute_for(int64_t n, int64_t grain, const F& f) {
   parallel_for(n, grain, [&f, bits = detail::vector_bits()](int64_t begin, int64_t end) {
