@@ -195,6 +195,8 @@ class Table:
         parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]; needs --commit")
         parser.add_argument("--commit", type=short_commit, help="commit from which --programs were built, for the rows")
         parser.add_argument("--repeat", action="store_true", help="train the rows of the table again and print old and new values; changes no file of docs")
+        parser.add_argument("--lr", type=float, help="with --repeat: another learning rate than that of the table")
+        parser.add_argument("--flags", type=shlex.split, default=[], help="with --repeat: further flags of the program, as one word")
         parser.add_argument("--print", action="store_true", help="print what has been measured, without further runs")
         parser.add_argument("--plot", action="store_true", help="draw what has been measured, without further runs")
         parser.add_argument("--check", action="store_true", help="only test that the programs accept the command of every row")
@@ -205,6 +207,8 @@ class Table:
         self.only_prints = arguments.print or arguments.plot or arguments.repeat
         if arguments.programs and not (arguments.commit or self.only_prints or arguments.check):
             parser.error("--programs needs --commit HASH, the commit from which they were built: the rows name it")
+        if (arguments.lr or arguments.flags) and not arguments.repeat:
+            parser.error("--lr and --flags need --repeat: runs of the table have the rates and flags of this script")
         if arguments.commit and not arguments.programs:
             parser.error("--commit is the commit of --programs DIR; programs built here have that of the checkout")
         for flag, content in self.needs.items():
@@ -227,7 +231,7 @@ class Table:
         methods = arguments.methods.split(",") if arguments.methods else list(self.methods)
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
         if arguments.repeat:
-            return self.repeat(methods, seeds)
+            return self.repeat(methods, seeds, arguments.lr, arguments.flags)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             results = dict(zip(methods, pool.map(lambda method: self.measure(method, seeds), methods)))
         self.only_prints = True
@@ -236,13 +240,14 @@ class Table:
         if not arguments.print:
             self.plot(results)
 
-    def repeat(self, methods, seeds):
-        """Trains the test runs of the methods again, with the learning rates of the table."""
+    def repeat(self, methods, seeds, rate, flags):
+        """Trains the test runs of the methods again, with the learning rates of the table unless rate is given, and with further flags."""
         for method in methods:
             for seed in seeds:
-                run = Run(self, method, self.choose(method)[1], seed, False)
+                run = Run(self, method, rate or self.choose(method)[1], seed, False)
                 run.folder = self.folder / "repeated" / run.folder.name
-                old, new = run.row(), run.measured()
+                run.flags += flags
+                old, new = None if flags else run.row(), run.measured()
                 print(f"{method}, seed {seed}: {old['value'] if old else 'not measured'}, now {new['value']}", flush=True)
 
     def check(self):
