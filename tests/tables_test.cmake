@@ -29,4 +29,5 @@ expect_error(1 "the table mlm_bert_tiny is not what bench/tables/mlm_bert_tiny.p
 expect_error(2 "no such method: adawm; available: adamw, " ${tables}/mlm_bert_tiny.py --print --methods adawm)
 expect_error(2 "--programs needs --commit HASH" ${tables}/mlm_bert_tiny.py --programs ${PROGRAMS})
 expect_error(2 "--commit is the commit of --programs DIR" ${tables}/mlm_bert_tiny.py --commit HEAD)
-expect_error(2 "no-such-commit: no such commit" ${tables}/mlm_bert_tiny.py --programs ${PROGRAMS} --commit no-such-commit)
+expect_error(2 "--lr and --flags need --repeat" ${tables}/mlm_bert_tiny.py --lr 0.1)
+expect_error(1 "no-such-commit: no such commit" ${tables}/mlm_bert_tiny.py --programs ${PROGRAMS} --commit no-such-commit)

@@ -61,10 +61,10 @@ class Rows:
 
 
 def short_commit(name):
-    """The short hash of a commit of the checkout; an error if there is none of this name."""
+    """The short hash of a commit of the checkout. Ends the program if there is none of this name."""
     result = subprocess.run(["git", "rev-parse", "--short", "--verify", f"{name}^{{commit}}"], cwd=root, capture_output=True, text=True)
     if result.returncode:
-        raise argparse.ArgumentTypeError(f"{name}: no such commit in {root}")
+        sys.exit(f"{name}: no such commit in {root}")
     return result.stdout.strip()
 
 
@@ -193,7 +193,7 @@ class Table:
             if content:
                 parser.add_argument(flag, type=lambda path: pathlib.Path(path).resolve(), help=f"folder with {content}")
         parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]; needs --commit")
-        parser.add_argument("--commit", type=short_commit, help="commit from which --programs were built, for the rows")
+        parser.add_argument("--commit", metavar="HASH", help="commit from which --programs were built, for the rows")
         parser.add_argument("--repeat", action="store_true", help="train the rows of the table again and print old and new values; changes no file of docs")
         parser.add_argument("--lr", type=float, help="with --repeat: another learning rate than that of the table")
         parser.add_argument("--flags", type=shlex.split, default=[], help="with --repeat: further flags of the program, as one word")
@@ -211,6 +211,8 @@ class Table:
             parser.error("--lr and --flags need --repeat: runs of the table have the rates and flags of this script")
         if arguments.commit and not arguments.programs:
             parser.error("--commit is the commit of --programs DIR; programs built here have that of the checkout")
+        if not (self.only_prints or arguments.check):
+            self.commit = short_commit(arguments.commit or "HEAD")
         for flag, content in self.needs.items():
             path = getattr(arguments, flag[2:].replace("-", "_"), None)
             if content and not path and not (arguments.print or arguments.plot or arguments.check):
@@ -220,8 +222,6 @@ class Table:
         self.programs = arguments.programs or root / "build" / "release"
         if not (arguments.print or arguments.plot or arguments.programs):
             subprocess.run([root / "scripts" / "build", "release", self.program], check=True)
-        if not (self.only_prints or arguments.check):
-            self.commit = arguments.commit or short_commit("HEAD")
         return arguments
 
     def main(self):
