@@ -5,7 +5,8 @@ and docs/ablations.md, and draws the plots (needs matplotlib).
   update_page.py [--no-plots]        writes the pages, and the plots
   update_page.py --check PROGRAMS    writes and trains nothing. Ends with an error unless the pages have exactly these tables,
                                      each names its script, a page names every script, rows have the commands of the
-                                     scripts, and the programs in the folder PROGRAMS accept them.
+                                     scripts, and the programs in the folder PROGRAMS accept them; and unless the files that
+                                     docs/papers.md names exist, and it names every folder of configs.
   --only NAME                        only this table
 """
 import argparse
@@ -69,6 +70,14 @@ def problems(pages, programs):
                 yield f"{page}: the table {match[1]} does not name its script"
     if arguments.only:
         return
+    papers = (root / "docs" / "papers.md").read_text()
+    scripts_by_name = {path.name for folder in ("bench", "bench/tables", "configs", "docs/plots") for path in (root / folder).glob("*.py")}
+    for name in re.findall(r"configs/[\w/]+(?:\.json|\.py)?|\b\w+\.py\b", papers):
+        if not (root / name).exists() and name not in scripts_by_name:
+            yield f"docs/papers.md: {name}: no such file or folder"
+    for folder in sorted({path.parent.relative_to(root).as_posix() for path in (root / "configs").rglob("*.json")} - {"configs"}):
+        if f"{folder}`" not in papers and f"{folder}/" not in papers:
+            yield f"docs/papers.md: {folder}: the page does not name this folder"
     # A row of scaling.csv trains on one host, or on the hosts of netlab.
     with open(root / "docs" / "tables" / "scaling.csv", newline="") as file:
         for refused in refusals([row["command"].split(" -- ")[-1] for row in csv.DictReader(file)], programs):
