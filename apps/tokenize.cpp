@@ -78,13 +78,13 @@ Arguments parse(const std::vector<std::string>& args) {
     else if (flag == "--format") fail("--format: is '", value, "', expected header or plain");
     else fail("unknown option ", flag, " (--help lists the options)");
   }
-  check(!result.texts.empty(), "no text is named (--help shows the arguments)");
+  check(!result.texts.empty(), "TEXT is missing; expected files or folders (--help shows the arguments)");
   while (result.out.size() > 1 && result.out.ends_with('/')) result.out.pop_back();
-  check(!result.out.empty(), "--out is missing: a new folder for the shards");
+  check(!result.out.empty(), "--out is missing; expected a new folder for the shards");
   check(result.tokenizer.empty() != (result.train_bpe == 0),
         "expected either --tokenizer TOKENIZER or --train-bpe SIZE");
   check(result.format == data::ShardFormat::header || result.shard_tokens == 0,
-        "--shard-tokens: is for --format header; a plain shard holds all tokens");
+        "--shard-tokens applies to --format header only; a plain shard holds all tokens");
   if (result.shard_tokens == 0) result.shard_tokens = 100'000'000;
   return result;
 }
@@ -125,7 +125,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const 
 // The shards of one part of the text: NAME.bin, or NAME_000000.bin, NAME_000001.bin, …
 class Part {
  public:
-  // `path`: of the shards, without number and ending.
+  // `path`: path of the shards without number and extension.
   Part(const Arguments& arguments, const data::Tokenizer& tokenizer, std::string path)
       : arguments_(arguments), tokenizer_(tokenizer), path_(std::move(path)) {}
 
@@ -178,7 +178,7 @@ size_t split_at(std::string_view text, double validation) {
   return at;
 }
 
-// Returns the number of bytes.
+// Adds the tokens of a file to the parts. Returns the number of bytes of text.
 size_t add_file(const std::string& file, double validation, Part& train, Part& valid) {
   std::vector<std::string> documents;
   size_t bytes = 0;
@@ -235,7 +235,7 @@ void run(const Arguments& arguments) {
   // The folder gets its name when it is complete.
   const std::string partial = arguments.out + ".partial";
   const bool made = fs::create_directories(partial, error);
-  check(!error, partial, ": cannot be made: ", error.message());
+  check(!error, partial, ": cannot be created: ", error.message());
   check(made, partial, ": exists already, from an interrupted or a running tokenize; remove it or name another folder");
   try {
     write_shards(arguments, files, *tokenizer, partial);

@@ -1,4 +1,5 @@
-// train_gpt: trains GPT-2 on nodes × workers ranks, each with a model replica and its own blocks of the text.
+// train_gpt: trains GPT-2, LLaMA or a mixture of experts on nodes × workers ranks, each with a model replica and its
+// own blocks of the text.
 #include "apps/text/gpt_config.h"
 #include "apps/train/main.h"
 

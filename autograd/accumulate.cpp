@@ -9,7 +9,7 @@ void accumulate(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "accumulate", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    vector_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = T(compute_t<T>(to[i]) + compute_t<T>(from[i]));
     });
   });

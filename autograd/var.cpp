@@ -49,7 +49,7 @@ using detail::Node;
 namespace {
 thread_local uint64_t finished_operations = 0;
 
-void borrow(Node& node) {
+void ensure_grad_memory(Node& node) {
   if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
 
@@ -73,7 +73,7 @@ struct Var::Impl {
 };
 
 Tensor Gradient::target() const {
-  borrow(*node_);
+  ensure_grad_memory(*node_);
   if (node_->leaf() && !node_->has_grad && node_->grad.defined()) return node_->grad;
   return Tensor(node_->shape, node_->dtype, node_->device);
 }
@@ -81,8 +81,8 @@ Tensor Gradient::target() const {
 void Gradient::add(const Tensor& g) const {
   Node& node = *node_;
   check(g.shape() == node.shape && g.dtype() == node.dtype, "backward: a gradient is ", g.dtype(), " ", g.shape(),
-        ", its value ", node.dtype, " ", node.shape);
-  borrow(node);
+        ", expected ", node.dtype, " ", node.shape, " as its value is");
+  ensure_grad_memory(node);
   if (node.leaf() && node.grad.defined()) {
     if (!node.has_grad) node.grad.copy_from(g);
     else add_to(node.grad, g);
@@ -138,7 +138,7 @@ Var Var::result(Tensor value, const std::vector<Var>& inputs, std::function<void
 }
 
 const Tensor& Var::value() const {
-  check(defined(), "Var: undefined");
+  check(defined(), "Var: an undefined Var has no value");
   if (impl_->fill) [[unlikely]]
     impl_->compute();
   if (impl_->provide) (*impl_->provide)();
@@ -146,7 +146,7 @@ const Tensor& Var::value() const {
 }
 
 const Tensor& Var::tensor() const {
-  check(defined(), "Var: undefined");
+  check(defined(), "Var: an undefined Var has no shape, type or device");
   return impl_->value;
 }
 
@@ -256,7 +256,7 @@ void count_use(const std::shared_ptr<Node>& root, uint64_t oldest, Uses& uses) {
     Node* node = open.back();
     open.pop_back();
     check(node->order >= oldest, "recompute: the function depends on a variable ", node->shape,
-          " with a gradient that is not one of the inputs");
+          " with a gradient that is not one of the inputs; add it to `inputs`");
     check(!node->walked, "backward: this part of the graph was already traversed and freed");
     for (const auto& input : node->inputs)
       if (uses[input.get()]++ == 0) open.push_back(input.get());

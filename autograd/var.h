@@ -25,11 +25,11 @@ class Gradient {
   Tensor target() const;
 
   // Adds a contribution. A leaf copies or sums g into its memory, unless g is target(). Other nodes keep the first
-  // contribution by reference, so g may be dy. The only holder of g (not shared()) may overwrite it.
+  // contribution by reference, so g may be dy. Whoever holds the only reference (not shared()) may overwrite it.
   void add(const Tensor& g) const;
 
-  // The sum of the contributions so far, for ops that add theirs to it in place. Undefined if there is none, or if it
-  // is shared; then use target() and add().
+  // The sum of the contributions so far, for ops that add to it in place. Undefined for a leaf, without contributions,
+  // and if the sum is shared; then use target() and add().
   Tensor accumulator() const;
 
   // The sum of all contributions so far, or zeros, for ops that add to few elements in place. Counts as a contribution.
@@ -50,8 +50,8 @@ class Var {
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
   bool defined() const { return impl_ != nullptr; }  // whether it has a value
-  const Tensor& value() const;  // shares the memory; calls the function of on_use()
-  const Shape& shape() const { return tensor().shape(); }  // of the value, as the next three
+  const Tensor& value() const;  // shares the memory; computes a deferred value; calls the function of on_use()
+  const Shape& shape() const { return tensor().shape(); }  // shape of the value
   int64_t dim(int i) const { return tensor().dim(i); }  // extent i
   DType dtype() const { return tensor().dtype(); }  // element type
   Device device() const { return tensor().device(); }  // where the value is stored
@@ -75,16 +75,15 @@ class Var {
 
   // Writes the elements [begin, begin + part.numel()) of a value to `part`.
   using Fill = std::function<void(const Tensor& part, int64_t begin)>;
-  // A leaf that requires a gradient and whose values are computed when they are needed. value() allocates and fills all
-  // of them.
+  // A leaf that requires a gradient and computes its values on first use. value() allocates and fills all values.
   static Var deferred(Shape shape, DType dtype, Fill fill);
-  bool is_deferred() const;              // no value() so far
+  bool is_deferred() const;              // whether the values have not been computed yet
   void defer(Fill fill) const;           // replaces the values of a deferred leaf
-  // Writes elements of the value to `part`, as Fill; computes no others.
+  // Writes elements of the value to `part`, like Fill. Computes no other elements of a deferred leaf.
   void read(const Tensor& part, int64_t begin) const;
 
-  // Sets a function that provides the values of a leaf: value() calls it, and backward() before each operation that has
-  // the leaf as an input, other than recompute(). Vars that are views of the value call it too. Null: none.
+  // Sets a function that provides the values of a leaf. value() calls the function; so does backward() before each
+  // operation with the leaf as an input, except recompute(). Vars that are views of the value call it too. Null: none.
   void on_use(std::function<void()> provide) const;
 
  private:
@@ -101,12 +100,12 @@ bool wants_grad(const std::vector<Var>& inputs);
 
 // Returns f() without keeping its intermediate values. backward() calls f again when it arrives at the result, and
 // passes through the graph of the second call. Gradients and the order of hooks are the same as without recompute().
-// `inputs`: all variables with a gradient that f depends on; another one is an error in backward(). Both calls must
-// give the same value: f must not change what it reads, and must take random numbers from keys.
+// `inputs`: all variables with a gradient that f depends on; backward() throws if f depends on another one. Both calls
+// must give the same value: f must not change its inputs, and must take random numbers from keys.
 Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 
-// Adds the gradients of seed · loss to all leaves it depends on. The loss must have one element. Nodes run in a fixed
-// order, the reverse of creation. Each graph can be traversed only once.
+// Adds the gradients of seed · loss to all leaves that the loss depends on. The loss must have one element. Nodes run
+// in a fixed order, the reverse of creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
 
 // For functions of Var::on_use(): number of operations, forward and backward, that the calling thread has finished.

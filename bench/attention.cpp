@@ -26,7 +26,7 @@ struct Settings {
       const std::string argument = argv[i];
       const size_t equals = argument.find('=');
       check(equals != std::string::npos && values.contains(argument.substr(0, equals)), "'", argument,
-            "' is none of batch= length= heads= width= filled= dropout= dtype= threads= rounds=");
+            "' is unknown; expected one of batch= length= heads= width= filled= dropout= dtype= threads= rounds=");
       values[argument.substr(0, equals)] = argument.substr(equals + 1);
     }
   }
@@ -81,7 +81,8 @@ double seconds() {
 
 void run(const Settings& s) {
   const Shape shape{s.number("batch"), s.number("length"), s.number("heads"), s.number("width")};
-  check(s.text("dtype") == "f32" || s.text("dtype") == "bf16", "dtype is f32 or bf16, not '", s.text("dtype"), "'");
+  check(s.text("dtype") == "f32" || s.text("dtype") == "bf16", "dtype is '", s.text("dtype"),
+        "'; expected f32 or bf16");
   const DType dtype = s.text("dtype") == "bf16" ? DType::bf16 : DType::f32;
   const double dropout = std::stod(s.text("dropout"));
   check_results(shape[1], shape[3], s.number("filled"), dropout, dtype);

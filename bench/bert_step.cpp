@@ -22,7 +22,7 @@ Tensor draw(RandomStream& random, const Shape& shape, int64_t limit) {
 void run(const bench::Settings& settings, Communicator& comm) {
   const int64_t batch = settings.number("batch"), length = settings.number("length");
   const std::string task = settings.text("task");
-  check(task == "squad" || task == "pretrain", "bench_bert_step: task is squad or pretrain");
+  check(task == "squad" || task == "pretrain", "bench_bert_step: task is '", task, "'; expected squad or pretrain");
   BertConfig config = bert_config(settings.text("model"));
   config.dtype = settings.dtype();
   RandomStream random(1, Purpose::test);

@@ -4,8 +4,8 @@
   bench/change_workers.py [--program train_bert] [--steps 390] [--nodes 4] [--seeds 1,2,3,4,5] -- flags of the program
 
 For every seed: a run with W nodes; the same run continued from its checkpoint after a third of the steps with 2W nodes,
-and after two thirds with W/2. A step has as many samples in all of them. Prints the loss of the last
-evaluation of each run, and the mean difference next to the standard deviation over the seeds.
+and after two thirds with W/2. All steps have the same number of samples. Prints the loss of the last evaluation of each
+run, and the mean difference with the standard deviation over the seeds.
 """
 import argparse
 import json
@@ -24,10 +24,10 @@ def main():
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="train_bert")
-    parser.add_argument("--steps", type=int, default=390)
-    parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--seeds", default="1,2,3,4,5")
+    parser.add_argument("--program", default="train_bert", help="training program (%(default)s)")
+    parser.add_argument("--steps", type=int, default=390, help="steps of each run (%(default)s)")
+    parser.add_argument("--nodes", type=int, default=4, help="number of nodes W (%(default)s)")
+    parser.add_argument("--seeds", default="1,2,3,4,5", help="seeds, separated by commas (%(default)s)")
     arguments = parser.parse_args(own)
     subprocess.run([root / "scripts/build", "release", arguments.program], check=True, stdout=subprocess.DEVNULL)
     program, third, w = root / "build/release" / arguments.program, arguments.steps // 3, arguments.nodes
@@ -47,7 +47,7 @@ def main():
             run = pathlib.Path(folder) / "run"
             train(*flags, "--nodes", w, "--seed", seed, "--epochs", 1000, "--max-steps", 3 * third, "--checkpoint-every", third, "--set", "checkpoint.keep=10", "--run-dir", run)
             kept.append(loss(run))
-            # The schedule of learning rates is that of all steps, so a part ends by removing the checkpoints behind it.
+            # A part needs the learning rates of the whole run, so every part trains to the end, and later checkpoints are removed.
             for step, nodes in ((third, 2 * w), (2 * third, w // 2)):
                 for checkpoint in (run / "checkpoints").glob("step-*"):
                     if int(checkpoint.name[5:]) > step:

@@ -24,7 +24,7 @@ constexpr int kRepeats = 9;
 
 std::string only;  // substring that names must contain
 
-// `bytes`: bytes read and written per value; the copy moves as many.
+// Times `kernel` and a copy. `bytes`: bytes that each of them reads and writes per value.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
   if (name.find(only) == std::string::npos) return;
   constexpr int64_t kPiece = 1 << 18;  // bytes
@@ -87,7 +87,7 @@ void time_majority(int64_t values) {
   for (size_t j = 0; j < 3200; ++j) {
     int64_t ones = 0;
     for (size_t s = 0; s < kSenders; ++s) ones += words[s * votes.size() + j / 32] >> (j % 32) & 1;
-    check((votes[j / 32] >> (j % 32) & 1) == (2 * ones >= kSenders), "bench: the vote on value ", j);
+    check((votes[j / 32] >> (j % 32) & 1) == (2 * ones >= kSenders), "bench: wrong vote on value ", j);
   }
   report("majority, 8 senders", values, (kSenders + 1) / 8.0,
          [&] { majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values); });

@@ -19,7 +19,7 @@ using namespace godwit;
 namespace {
 
 struct Layer {
-  int64_t count, size, in, out, kernel;  // number of such layers; images have size x size pixels
+  int64_t count, size, in, out, kernel;  // number of equal layers; images have size x size pixels
   int stride;
 };
 

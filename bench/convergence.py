@@ -9,7 +9,7 @@ Columns of the table:
   within nodes, between nodes     bytes that all workers send per step, mean over the run
   state                           state of a worker in bytes per parameter, mean over the workers
   step, ms                        median time of a step; compare only runs on an otherwise idle machine
-Costs (bytes, state, step) are those of the first seed.
+Bytes, state and step time come from the run with the first seed.
 
 A finished run is not repeated, so a second call continues an interrupted series. --plot needs matplotlib.
 """
@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 
-# Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first one they have.
+# Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first of these metrics that they have.
 METRICS = (("test_top1", "test top-1, %", 100), ("validation_top1", "validation top-1, %", 100), ("test_accuracy", "accuracy, %", 100),
            ("validation_accuracy", "validation accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1))
 
@@ -91,13 +91,13 @@ def main():
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configs", nargs="+", type=pathlib.Path)
+    parser.add_argument("configs", nargs="+", metavar="CONFIG.json", type=pathlib.Path)
     parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), help="data of all runs whose configurations do not set it")
-    parser.add_argument("--program", default="train_resnet")
-    parser.add_argument("--seeds", default="1")
-    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence")
+    parser.add_argument("--program", default="train_resnet", help="training program [%(default)s]")
+    parser.add_argument("--seeds", default="1", help="seeds, separated by commas [%(default)s]")
+    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "convergence", help="folder of the runs [runs/convergence]")
     parser.add_argument("--jobs", type=int, default=1, help="concurrent runs [1]; more runs slow down each step but do not change the results")
-    parser.add_argument("--plot")
+    parser.add_argument("--plot", metavar="FILE", help="draw the curves to this file")
     arguments = parser.parse_args(own)
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     results, out = {}, arguments.out.resolve()

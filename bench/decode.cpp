@@ -27,7 +27,7 @@ void run(const std::string& root, int64_t crop, int rounds) {
   std::vector<float> image(static_cast<size_t>(source.image_shape().numel()));
   for (int64_t i = 0; i < source.size(); ++i) {
     check(source.read(i, image.data()) == folder.train[static_cast<size_t>(i)].label, "image ", i, ": wrong label");
-    for (float x : image) check(x > -3 && x < 3, "image ", i, ": value ", x);
+    for (float x : image) check(x > -3 && x < 3, "image ", i, ": value ", x, ", expected above -3 and below 3");
   }
   for (int round = 0; round < rounds; ++round) {
     const double start = thread_seconds();

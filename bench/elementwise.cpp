@@ -23,7 +23,7 @@ constexpr int64_t kBatch = 16;
 
 struct Layer {
   int64_t size, channels;  // [16, size, size, channels]
-  int count;               // in ResNet-50
+  int count;               // number of such layers in ResNet-50
   Shape shape() const { return {kBatch, size, size, channels}; }
 };
 

@@ -3,10 +3,10 @@
 
   bench/file_memory.py [--mib 8] [--limit 60] [--build build/release]
 
-Each file consists of the smallest pieces that its format allows, as empty lists. Prints the growth of the peak resident
-memory over that of a run with a file of a few pieces, divided by the size of the file. Runs that refuse the file count
-too. With --limit, a file that needs more than so many times its size is an error. With --build, the programs of this
-folder are used as they are.
+Each file consists of the smallest pieces that its format allows, such as empty lists. Prints the growth of the peak
+resident memory compared with a run with a file of a few pieces, divided by the size of the file. Runs that refuse the
+file count too. With --limit, a file that needs more than this multiple of its size is an error. With --build, the
+programs of this folder are not built first.
 """
 import argparse
 import itertools
@@ -24,7 +24,7 @@ WORDS = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\ncat\ndog\n"
 QUESTION = '{"id":"%d","question":"w","answers":[{"text":"c","answer_start":4}]}'
 RUN = '{"nodes":1,"workers_per_node":1,"batch":8,"accumulation":1}'
 WEIGHTS = struct.pack("<Q", 2) + b"{}"
-HARMLESS = (SMALL, WORDS, RUN, WEIGHTS)  # not measured
+HARMLESS = (SMALL, WORDS, RUN, WEIGHTS)  # contents of files that are not measured
 # GPT-2's characters for the 256 bytes.
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 BYTES = [chr(b) for b in PRINTABLE] + [chr(256 + i) for i in range(256 - len(PRINTABLE))]
@@ -58,7 +58,7 @@ def byte_pairs(size):
         vocabulary[left + right] = len(vocabulary)
         merges.append(f"{left} {right}")
         length += 20
-    for left in list(vocabulary)[256:]:  # all pairs of bytes are taken
+    for left in list(vocabulary)[256:]:  # all pairs of bytes are tokens already
         if length >= size:
             break
         for right in BYTES:
@@ -82,7 +82,7 @@ def bpe_json(vocabulary, merges):
 
 
 def hostile(size):
-    """For each name: program and flags, and the files that are written. Those that are not in HARMLESS are measured."""
+    """For each name: program and flags, and the files that are written. Files with other contents than HARMLESS are measured."""
     image = ["train_resnet", "--batch", "8"]
     text = ["train_bert", "--model", "bert_tiny", "--length", "16"]
     words = ["train_lm", "--data", "text.txt"]
@@ -96,7 +96,7 @@ def hostile(size):
     yield "index, names", [*image, "--init-weights", index], {index: '{"weight_map":{%s}}' % repeated('"%d":"x.safetensors"', size)}
     for label, content in (("lists", '{"version":[%s]}' % repeated("[]", size)), ("files", '{"version":3,"files":{%s}}' % repeated('"%d":{}', size))):
         yield f"manifest, {label}", [*image[:1], "--resume", "run"], {"run/checkpoints/step-1/manifest.json": content, "run/config.json": RUN}
-    most = min(size, (1 << 20) - 100)  # larger ones are refused
+    most = min(size, (1 << 20) - 100)  # larger files are refused
     for label, content in (("lists", '{"a":[%s]}' % repeated("[]", most)), ("keys", "{%s}" % repeated('"%d":1', most))):
         yield f"configuration, {label}", [*image, "--config", "config.json"], {"config.json": content}
         yield f"config.json of a model, {label}", ["train_bert", "--length", "16", "--task", "pretrain", "--data", "text.txt", "--init-weights", "model"], {
@@ -113,7 +113,7 @@ def hostile(size):
     }
     for label, piece in (("lines", "a\n"), ("documents", "a\n\n")):
         yield f"text, {label}", [*text, "--task", "pretrain", "--data", "text.txt"], {"text.txt": piece * (size // len(piece))}
-    # Without the words that a vocabulary needs: it is refused after it is read, so that no model is made for it.
+    # Lacks the words that a vocabulary needs, so it is refused after it is read, and no model is built.
     numbers = repeated("%d", size, "\n") + "\n"
     yield "vocabulary, short words", [*text, "--task", "pretrain", "--data", "text.txt", "--vocab", "v.txt"], {"v.txt": numbers, "text.txt": SMALL}
     yield "vocabulary of train_lm", [*words, "--vocab", "v.txt"], {"v.txt": numbers, "text.txt": SMALL}
@@ -147,7 +147,7 @@ def peak_bytes(build, words, files):
         command = [str(build / words[0]), *words[1:]]
         if words[0] != "tokenize":
             command += ["--max-steps", "1", "--threads", "1"] + (["--run-dir", "new"] if "--resume" not in words else [])
-        # A process of its own measures its only child.
+        # A separate process measures its only child.
         code = "import resource,subprocess,sys; r=subprocess.run(sys.argv[1:],capture_output=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, r.returncode, r.stderr[:200])"
         peak, exit_code, error = subprocess.run([sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True, check=True).stdout.split(" ", 2)
         return 1024 * int(peak), int(exit_code), error.strip()
@@ -156,10 +156,10 @@ def peak_bytes(build, words, files):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=8, help="size of the files")
-    parser.add_argument("--limit", type=float, help="most memory that is allowed, as a multiple of the size")
+    parser.add_argument("--limit", type=float, help="largest allowed memory, as a multiple of the size")
     parser.add_argument("--build", type=pathlib.Path, help="folder of the programs, which are then not built")
-    parser.add_argument("--only", default="", help="part of the names of the files to measure")
-    parser.add_argument("--verbose", action="store_true", help="print the error of each run, too")
+    parser.add_argument("--only", default="", help="measure only files whose name contains this text")
+    parser.add_argument("--verbose", action="store_true", help="also print the error of each run")
     arguments = parser.parse_args()
     build = (arguments.build or root / "build/release").resolve()
     if not arguments.build:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Kills a training run at random moments, resumes it each time, and compares the end with a run that was never killed.
+"""Kills a training run at random times, resumes it each time, and compares the result with an uninterrupted run.
 
   bench/kill_resume.py [--kills 100] [--seed 1] [-- flags of train_resnet]
 
 Every process is started with the same command (--resume auto) and gets SIGKILL after a random time, so kills also hit
 start-up, evaluation and the writing of checkpoints. After each kill, a copy of the run directory is resumed to the end
 and compared bit for bit (metrics.jsonl without times, weights.safetensors); the run itself goes on until the next kill.
-Kills before the first checkpoint are not counted. Exits with 1 on the first difference, or if a process ends otherwise
-than by the kill.
+Kills before the first checkpoint are not counted. Exits with 1 at the first difference, or if a process ends before it
+is killed.
 """
 import argparse
 import json
@@ -32,8 +32,8 @@ def main():
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--kills", type=int, default=100, help="number of kills (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random times (%(default)s)")
     arguments = parser.parse_args(own)
     moments = random.Random(arguments.seed)
     subprocess.run([root / "scripts/build", "release", "train_resnet"], check=True, stdout=subprocess.DEVNULL)
@@ -55,7 +55,7 @@ def main():
             if "continues after step" not in process.stdout:
                 sys.exit(f"after {kills} kills: the run began anew")
             if remains(run) != whole:
-                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+                sys.exit(f"after {kills} kills: the result differs from the uninterrupted run")
             shutil.rmtree(run)
 
         while kills < arguments.kills:
@@ -78,7 +78,7 @@ def main():
             if process.returncode:
                 sys.exit(f"after {kills} kills: exit code {process.returncode}: {process.stderr.read()}")
             if remains(folder / "run") != whole:
-                sys.exit(f"after {kills} kills: the end differs from that of the run that was never killed")
+                sys.exit(f"after {kills} kills: the result differs from the uninterrupted run")
             shutil.rmtree(folder / "run")
     print(f"{kills} kills, {during_save} of them while a checkpoint was written: {kills} usable checkpoints, {kills} resumes with the same bits at the end")
     print(f"{early} further kills came before the first checkpoint")

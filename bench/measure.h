@@ -12,7 +12,7 @@
 
 namespace godwit {
 
-// Fills x with normally distributed numbers, which repeat.
+// Fills x with normally distributed numbers in a repeating sequence.
 inline void fill_normal(const Tensor& x, uint64_t seed) {
   static const std::vector<float> some = [] {
     std::vector<float> values(1 << 20);

@@ -16,7 +16,7 @@ using namespace godwit;
 namespace {
 
 struct Sizes {
-  double optimizer = 0, exchange = 0, masters = 0;  // state bytes per rank, mean
+  double optimizer = 0, exchange = 0, masters = 0;  // mean state bytes per rank
   int64_t intra = 0, inter = 0, calls = 0;          // per step: bytes of all ranks, calls of one rank
 };
 
@@ -94,7 +94,7 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
   // a single bucket, because some scales cover a worker's whole message
   options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};
   for (const std::string& name : method_names<OptimizerMethod>()) {
-    options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // no warm-up in the second step
+    options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // the second step is after the warm-up
     if (options.optimizer.has("refresh_variance")) options.optimizer.set("refresh_variance", false);
     options.exchange = "dense";
     print(name, topology, d, options);

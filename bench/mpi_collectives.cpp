@@ -62,7 +62,7 @@ void fill(const Tensor& x, int rank) {
   for (float& value : x.span<float>()) value = static_cast<float>(i++ % 1000 * (rank + 1));
 }
 
-// Uses whole numbers below 2^24, for which every order of summation gives the same result.
+// Checks sums of whole numbers below 2^24, which are equal for every order of summation.
 void check_sums(const Tensor& x, const Way& way, int rank, int world) {
   fill(x, rank);
   way.all_reduce(x);
@@ -77,7 +77,7 @@ void check_sums(const Tensor& x, const Way& way, int rank, int world) {
 void time_all_reduce(Communicator& comm, int64_t bytes) {
   const std::vector<Way> both = ways(comm);
   const Tensor x({bytes / 4});
-  // After these calls a small all-reduce takes the faster way.
+  // After these calls a small all-reduce uses the faster number of rounds.
   for (int call = 0; call < (bytes <= (64 << 10) ? 2 * RoundChoice::kTrials : 1); ++call)
     for (const Way& way : both) check_sums(x, way, comm.rank, comm.world->size());
   const int repeats = bytes <= (1 << 20) ? 40 : bytes <= (1 << 24) ? 15 : 7;
@@ -98,19 +98,19 @@ void time_all_reduce(Communicator& comm, int64_t bytes) {
 
 struct Exchange {
   const char* name;
-  int64_t bytes;  // that a rank sends and receives
+  int64_t bytes;  // bytes that a rank sends and receives
   std::function<void()> fill, ours, mpi;
-  std::function<bool()> correct;  // the result
+  std::function<bool()> correct;  // checks the result
 };
 
-// Of a bucket of 25 MiB. The hierarchical 1-bit all-reduce exchanges one bit per value (Birder's calls between nodes).
+// Exchanges of a bucket of 25 MiB. The 1-bit all-reduce exchanges one bit per value, as Birder does between nodes.
 std::vector<Exchange> exchanges(Communicator& comm) {
   Group& group = *comm.world;
   const int n = group.size();
   const int64_t part = (int64_t{25} << 18) / (32 * n) * 32, values = n * part, words = values / 32;
   const Tensor x({values}), own({part}), bits({words}, DType::u32), met({words}, DType::u32),
       agreed({words}, DType::u32);
-  const Tensor served = met.range(0, words / n);  // rank 0's bits of the own part
+  const Tensor served = met.range(0, words / n);  // rank 0's bits of this rank's part
   const auto bit_word = [](int64_t i, int rank) { return static_cast<uint32_t>(i * 7 + rank); };
   const auto fill_x = [=] { fill(x, comm.rank); };
   const auto right_x = [=] {
@@ -155,9 +155,9 @@ std::vector<Exchange> exchanges(Communicator& comm) {
            }}};
 }
 
-// With one rank per host: prints the share of the line's rate that each exchange reaches. `rate` is in bytes per second
-// and direction. The slowest rank counts. Godwit's runs and MPI's do not alternate, because the congestion control
-// of a connection adapts to the traffic of the last second.
+// With one rank per host: prints the share of the line's rate that each exchange reaches on the slowest rank. `rate`:
+// bytes per second and direction. Godwit's runs and MPI's do not alternate, because the congestion control of a
+// connection adapts to the traffic of the last second.
 void time_line(Communicator& comm, double rate) {
   for (const Exchange& exchange : exchanges(comm)) {
     const std::function<void()>* const both[2] = {&exchange.ours, &exchange.mpi};
@@ -185,7 +185,7 @@ void time_line(Communicator& comm, double rate) {
   }
 }
 
-// Rank 0 arrives one second late. Measures the cores that the other ranks use meanwhile.
+// Measures the cores that ranks use while they wait for rank 0, which arrives one second late.
 void time_waiting(Communicator& comm) {
   for (const Way& way : ways(comm)) {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -195,7 +195,7 @@ void time_waiting(Communicator& comm) {
     const double cores = comm.rank == 0 ? 0 : (cpu_seconds() - cpu_start) / (now() - start);
     const double all = sum_over_ranks(cores);
     if (comm.rank == 0)
-      std::printf("waiting in a barrier: %-14s %.3f cores a rank\n", way.name, all / (comm.world->size() - 1));
+      std::printf("waiting in a barrier: %-14s %.3f cores per rank\n", way.name, all / (comm.world->size() - 1));
   }
 }
 
@@ -204,12 +204,12 @@ double compute() {
   const double start = now();
   for (int i = 0; i < 40000; ++i)
     for (float& value : x) value = value * 0.999f + 0.001f;
-  check(x[7] > 0, "bench: the numbers vanished");
+  check(x[7] > 0, "bench: x[7] is ", x[7], ", expected above 0");
   return now() - start;
 }
 
-// All ranks except 0 compute on one thread while another thread waits for rank 0, which arrives when they have
-// finished.
+// Measures the computation of all ranks except 0 while another thread of each waits for rank 0, which arrives after the
+// computation.
 void time_computing(Communicator& comm) {
   std::vector<double> alone, beside[2];
   for (int i = 0; i < 7; ++i) {
@@ -232,7 +232,7 @@ void time_computing(Communicator& comm) {
     const double ratio = comm.rank == 0 ? 0 : least(beside[w]) / least(alone);
     const double all = sum_over_ranks(ratio);
     if (comm.rank == 0)
-      std::printf("computing beside a waiting thread: %-14s %.2f times as long as alone\n", ways(comm)[w].name,
+      std::printf("computing next to a waiting thread: %-14s %.2f times as long as alone\n", ways(comm)[w].name,
                   all / (comm.world->size() - 1));
   }
 }

@@ -104,7 +104,7 @@ void check_birder() {
     const std::vector<Moment> m = arrays.m.here();
     const std::vector<Error> errors = arrays.e.here();
     const std::vector<uint32_t> words = arrays.words.here();
-    check(arrays.not_finite.here()[0] == 0, "bench: gradients are finite");
+    check(arrays.not_finite.here()[0] == 0, "bench: a gradient is not finite");
     const birder::QuantizerRng rng{birder::Quantizer::random, 3, t, Purpose::worker_sign, 0, 0};
     for (size_t i = 0; i < values.size(); ++i) {
       const int64_t element = static_cast<int64_t>(i);
@@ -217,8 +217,8 @@ void time_scaled_signs(int64_t values) {
   report("same, expanded", values, 4.125, [&] { signs.expand(); });
 }
 
-// Times exchange() and apply() of one bucket on a single rank. Checks the first value against an optimizer of a bucket
-// with this value only.
+// Times exchange() and apply() of one bucket on a single rank. Checks the first value against the optimizer of a bucket
+// with only this value.
 void time_optimizer(const std::string& name, double bytes, int64_t values, Communicator& comm) {
   const auto make_buckets = [](int64_t n) {
     Buckets buckets({{"x", Var(Tensor::zeros({n}), true)}}, {1ll << 40, 1ll << 40, 32});

@@ -8,8 +8,8 @@ papers: the Birder paper's tables (bench/published_throughput.json). The rows of
 workload and the speed of each method's kernels; the dense rows of 16 GPUs give one efficiency of each network. All other
 rows are predicted.
 
-runs: run directories of training programs under tools/netlab, each with the rate of its links. Computation and speed of
-kernels are those that the run measured; the time of a step is predicted.
+runs: run directories of training programs under tools/netlab, each with the rate of its links. The run gives the measured
+computation and speed of kernels; the time of a step is predicted.
 """
 import argparse
 import importlib.machinery
@@ -86,7 +86,7 @@ def calibration(method, workers):
 
 
 def fitted(workloads, fabric, latency_factor):
-    """The efficiency, in percent, with the smallest mean error of the calibration rows; and all rows."""
+    """(efficiency in percent with the smallest mean error of the calibration rows, all rows)."""
 
     def rows(percent, keep=lambda method, workers: True):
         return [row for w in workloads for row in w.rows(fabric, percent / 100, latency_factor, keep)]
@@ -152,13 +152,13 @@ def runs(options):
         run = pathlib.Path(folder)
         summary, config = (json.loads((run / name).read_text()) for name in ("summary.json", "config.json"))
         words = ["--run", folder, "--bandwidth", rate, "--efficiency", str(options.efficiency), "--latency", str(options.latency)]
-        words += ["--warm-up", "0"]  # the median step comes after the dense ones
+        words += ["--warm-up", "0"]  # the median step is after the dense steps
         words += ["--nodes", str(summary["nodes"]), "--workers-per-node", str(summary["workers_per_node"])]
         own, method = predict.arguments(words), predict.method_of(config)
         layers = predict.predict_models.model(own.model, own.size, own.classes)
         predicted = predict.predict(method, predict.case_of(own, layers, own.step_ms / 1e3, summary["nodes"])).seconds
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        # The first line is that of the first step, which is slower.
+        # The first line describes the first step, which is slower.
         measured = statistics.median([line["step_s"] for line in lines if "step_s" in line][1:])
         total.append(abs(predicted / measured - 1))
         print(f"{run.name[-30:]:30} {method:14} {measured:9.3f} {predicted:9.3f} {100 * (predicted / measured - 1):+5.0f}% {own.step_ms / 1e3:9.3f}")
@@ -175,7 +175,7 @@ def main():
     measured = kinds.add_parser("runs")
     measured.add_argument("runs", nargs="+", metavar="RATE=DIR")
     measured.add_argument("--efficiency", type=float, default=0.9, help="fraction of the rate that large messages reach (0.9)")
-    measured.add_argument("--latency", type=float, default=50, help="microseconds of a message (50)")
+    measured.add_argument("--latency", type=float, default=50, help="microseconds per message (50)")
     measured.set_defaults(run=runs)
     options = parser.parse_args()
     return options.run(options)

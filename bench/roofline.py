@@ -5,7 +5,7 @@
 
 Models: resnet50, bert_base, gpt2. Prints Markdown: per model the time of a step on each GPU, with --kernels also every
 group of kernels. All times are estimates: a kernel takes the longer of its memory traffic and its arithmetic, at
-assumed shares of the published peaks, and a pause until the next kernel starts. Memory traffic counts each array once
+assumed shares of the published peaks, plus a pause until the next kernel starts. Memory traffic counts each array once
 per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
 
 The numbers of parameters and forward operations are compared with tools/predict_models.py before anything is printed.
@@ -44,12 +44,12 @@ class Step:
                    + k.launches * PAUSE for k in self.kernels)
 
     def bound(self, gpu):
-        """The same at the peaks, without pauses."""
+        """Seconds at the published peaks, without pauses."""
         operations, bytes_ = GPUS[gpu]
         return sum(max(k.operations / operations, k.bytes / bytes_) for k in self.kernels)
 
     def product(self, name, m, inputs, outputs, weights=None, data=True, adds=False):
-        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. adds: the gradient of x is added to an earlier one."""
+        """y [m, outputs] = x [m, inputs] · wᵀ, and its gradients. adds: the gradient of x is added to an existing gradient."""
         weights = inputs * outputs if weights is None else weights
         x, y, operations = HALF * m * inputs, HALF * m * outputs, 2 * m * inputs * outputs
         self.add(f"{name} forward", x + y + HALF * weights, operations, forward=True)
@@ -183,11 +183,11 @@ MODELS = {"resnet50": (resnet50, 256, "images of 224 × 224"), "bert_base": (ber
 
 
 def check(name, step, layers, batch):
-    """Parameters and forward operations equal those of the other description of the model."""
+    """Checks that tools/predict_models.py has the same number of parameters and of forward operations."""
     parameters = predict_models.parameters(layers)
     operations = sum(layer.flops for layer in layers) * batch
     ours = sum(k.operations for k in step.kernels if k.forward)
-    if name == "gpt2":  # the other description counts masked scores
+    if name == "gpt2":  # tools/predict_models.py counts masked scores
         ours += sum(k.operations for k in step.kernels if k.forward and k.attention)
     if step.parameters != parameters or abs(ours / operations - 1) > 1e-9:
         sys.exit(f"roofline: {name} has {step.parameters} parameters and {ours:.0f} forward operations; "
@@ -212,12 +212,12 @@ def kernels_table(step):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", default=list(MODELS))
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--batch", type=int, help="samples in a step (default: by model)")
+    parser.add_argument("--kernels", action="store_true", help="also print every group of kernels")
     options = parser.parse_args()
     for name in options.models:
         if name not in MODELS:
-            parser.error(f"no such model: {name}; available: {', '.join(MODELS)}")
+            parser.error(f"no such model: {name}; expected one of {', '.join(MODELS)}")
     if options.batch is not None and options.batch < 1:
         parser.error(f"--batch {options.batch}; expected at least 1")
     lines = ["| step | kernels | TFLOP | GB | " + " | ".join(f"{gpu}, ms" for gpu in GPUS) + " | at the peaks, ms |",

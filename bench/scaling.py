@@ -4,10 +4,10 @@
   sudo bench/scaling.py [--models bert_base,resnet50] [--hosts 4] [--rates 1gbit,100mbit] [--methods dense_f32,birder] [--print]
 
 Every cell is a short training run under tools/netlab. Prints, for each model and rate, throughput, speed-up over the dense
-float32 baseline, scaling efficiency (throughput over hosts × that of one host), the parts of a step and the bytes between
-hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is not
-measured again. The hosts share this machine's cores, so every worker computes with one thread, computation is slower than
-on real hosts, and rates above about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
+float32 baseline, scaling efficiency (throughput over hosts × throughput of one host), the parts of a step and the bytes
+between hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is
+not measured again. The hosts share this machine's cores, so every worker computes with one thread, computation is slower
+than on real hosts, and rates above about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
 """
 import argparse
 import collections
@@ -25,23 +25,23 @@ table_file = root / "docs" / "tables" / "scaling.csv"
 congestion = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-bit Adam
 
-# Samples per worker: dense float32 gradients at 1gbit then take about 10 (BERT) and 2.5 (ResNet-50) times the computation,
-# as on the testbed of the Birder paper. With bert_base_4 they do so at 330mbit.
+# Samples per worker. With these, dense float32 gradients at 1gbit take about 10 (BERT) and 2.5 (ResNet-50) times the computation,
+# as on the testbed of the Birder paper. With bert_base_4 the gradients do so at 330mbit.
 BERT_BASE = ["train_bert", "--task", "pretrain", "--model", "bert_base", "--dtype", "bf16"]
 MODELS = {
     "bert_base": [*BERT_BASE, "--batch", "1"],
     "bert_base_4": [*BERT_BASE, "--batch", "4"],
     "resnet50": ["train_resnet", "--model", "resnet50", "--set", "model.small_stem=true", "--batch", "12", "--dtype", "bf16"],
 }
-BASELINES = {"bert_base": "bert_adam", "bert_base_4": "bert_adam", "resnet50": "sgdm"}  # behind the exchanges
+BASELINES = {"bert_base": "bert_adam", "bert_base_4": "bert_adam", "resnet50": "sgdm"}  # optimizers behind the exchanges
 FEW_WARMUP_STEPS = ["--set", "optimizer.warmup=fixed", "--set", f"optimizer.warmup_steps={SKIPPED - 1}", "--set", "optimizer.refresh_variance=false"]
 
 
-LONGEST_INTERVAL = 16  # of 0/1 Adam; its figures are means over so many steps, those of other methods are medians
+LONGEST_INTERVAL = 16  # steps, of 0/1 Adam, whose figures are means over these steps; the figures of other methods are medians
 
 
 def zero_one_adam(interval):
-    """A synchronization in every `interval` steps. Its paper's runs synchronize in 46 % of all steps, and in every 16th step at the end."""
+    """A synchronization in every `interval` steps. In the paper, runs synchronize in 46 % of all steps, and in every 16th step at the end."""
     return ["--set", "optimizer.intervals=fixed", "--set", f"optimizer.max_interval={interval}", "--set", f"optimizer.warmup_steps={SKIPPED}",
             "--set", f"optimizer.freeze_step={SKIPPED}"]
 
@@ -92,7 +92,7 @@ def measure(cell, steps):
         sys.exit(f"{' '.join(words)}\nended with status {result.returncode}: {result.stderr}")
     lines = [line for line in map(json.loads, open(run_dir / "metrics.jsonl")) if "step_s" in line and line["step"] > SKIPPED]
     seconds = lambda *keys: middle(sum(line[key + "_s"] for key in keys) for line in lines)
-    samples = lines[0]["samples_per_s"] * lines[0]["step_s"]  # of a step
+    samples = lines[0]["samples_per_s"] * lines[0]["step_s"]  # samples of a step
     return {**cell._asdict(), "samples_per_s": f"{samples / seconds('step'):.2f}", "step_s": f"{seconds('step'):.4f}",
             **{part: f"{seconds(*keys):.4f}" for part, keys in PARTS.items()}, "communication": f"{seconds('communication'):.4f}",
             "mb_between_hosts": f"{middle(line['bytes_inter'] for line in lines) / 1e6:.2f}",
@@ -170,14 +170,14 @@ def plot(rows, settings, methods):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda text: text.split(",")
-    parser.add_argument("--models", type=words, default=list(MODELS), help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--methods", type=words, default=list(METHODS), help=f"of {', '.join(METHODS)}")
+    parser.add_argument("--models", type=words, default=list(MODELS), help=f"models, separated by commas, from {', '.join(MODELS)}")
+    parser.add_argument("--methods", type=words, default=list(METHODS), help=f"methods, separated by commas, from {', '.join(METHODS)}")
     parser.add_argument("--hosts", type=words, default=["4"], help="numbers of hosts; 1 for the scaling efficiency (4)")
     parser.add_argument("--workers-per-node", default="1", help="workers on each host (1)")
-    parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="of each link and direction (1gbit,100mbit)")
-    parser.add_argument("--machine", default="this", help="name of this machine in the table; other machines' rows are left alone (%(default)s)")
-    parser.add_argument("--steps", type=int, default=SKIPPED + 5, help=f"of each run (%(default)s); {SKIPPED + LONGEST_INTERVAL} with 0/1 Adam")
-    parser.add_argument("--print", action="store_true", help="print what has been measured, without further runs")
+    parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="rates of each link and direction (1gbit,100mbit)")
+    parser.add_argument("--machine", default="this", help="name of this machine in the table, whose other rows are unchanged (%(default)s)")
+    parser.add_argument("--steps", type=int, default=SKIPPED + 5, help=f"steps of each run (%(default)s); {SKIPPED + LONGEST_INTERVAL} with 0/1 Adam")
+    parser.add_argument("--print", action="store_true", help="print the existing measurements, without further runs")
     options = parser.parse_args()
     for names, known in ((options.models, MODELS), (options.methods, METHODS)):
         for name in names:

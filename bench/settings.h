@@ -16,7 +16,7 @@ namespace godwit::bench {
 class Settings {
  public:
   Settings(int argc, char** argv, std::map<std::string, std::string> defaults) : values_(std::move(defaults)) {
-    values_.emplace("device", "cpu");  // or cuda, cuda:1
+    values_.emplace("device", "cpu");  // cpu, cuda, cuda:1, …
     values_.emplace("json", "0");
     std::string names;
     for (const auto& [name, value] : values_) names += " " + name + "=";

@@ -20,11 +20,11 @@ const std::vector<Kind> kKinds{{"none", Sharding::none},
                                {"zero3", Sharding::zero3},
                                {"zero3, no reshard", Sharding::zero3, false}};
 
-// One worker's replica with one kind of sharding, and what was measured of it.
+// One worker's replica with one kind of sharding, and its measurements.
 struct Trained {
   std::unique_ptr<Gpt2> model;
   std::unique_ptr<DataParallel> replica;
-  int64_t between = 0, peak = 0;  // bytes between steps, and at most in a step
+  int64_t between = 0, peak = 0;  // bytes between steps; largest number of bytes in a step
   std::vector<double> seconds = {};
 };
 
@@ -79,7 +79,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
     for (Trained& trained : all) step(trained, settings, comm, i);
   const uint64_t expected = all[0].replica->value_hash();
   for (size_t k = 1; k < all.size(); ++k)
-    check(all[k].replica->value_hash() == expected, kKinds[k].name, ": the weights are not those without sharding");
+    check(all[k].replica->value_hash() == expected, kKinds[k].name, ": the weights differ from those without sharding");
   if (comm.rank != 0) return;
   const Buckets& buckets = all[0].replica->buckets();
   const auto mb = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
@@ -100,7 +100,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_sharding [model=gpt2_micro] [workers=8] [vocab=256] [context=128] [batch=2] [mib=8] [steps=10]\n"
-      "Step time (median of alternating steps) and memory of a worker with each kind of sharding, and AdamW.";
+      "Step time (median of alternating steps) and memory of a worker with AdamW and each kind of sharding.";
   return bench::run_program(argc, argv, usage, [&] {
     const bench::Settings settings(argc, argv,
                                    {{"model", "gpt2_micro"},

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains 10,000 steps and reports whether the workers stayed bit-identical and the memory flat.
+"""Trains 10,000 steps, and checks that the workers stay bit-identical and that the memory does not grow.
 
   bench/soak.py [--steps 10000] [--every 500] [-- flags of train_resnet]
 
 Workers compare the hashes of their parameters and of their shared optimizer state every 100 steps, and save a checkpoint
-every 500. The resident memory is read from /proc every 2 seconds. Prints its median over each tenth of the run. Exits
-with 1 if the run fails, or if the last tenth needs over 2 % more memory than the fourth, which is behind the first
-evaluation (step 1,875).
+every 500. Prints the median resident memory, read from /proc every 2 seconds, over each tenth of the run. Exits with 1 if
+the run fails, or if the last tenth needs over 2 % more memory than the fourth, which follows the first evaluation
+(step 1,875).
 """
 import argparse
 import os
@@ -31,8 +31,8 @@ def main():
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=10000, help="at least 7000, so that an evaluation comes early enough")
-    parser.add_argument("--every", type=int, default=500, help="steps between checkpoints")
+    parser.add_argument("--steps", type=int, default=10000, help="number of steps, at least 7000, so that an evaluation comes early enough (%(default)s)")
+    parser.add_argument("--every", type=int, default=500, help="steps between checkpoints (%(default)s)")
     arguments = parser.parse_args(own)
     subprocess.run([root / "scripts/build", "release", "train_resnet"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def main():
                 try:
                     samples.append(resident_mib(process.pid))
                 except (OSError, IndexError):
-                    break  # it has just ended
+                    break  # the process has just ended
                 time.sleep(2)
             error = process.communicate()[1]
         seconds, text = time.time() - start, pathlib.Path(folder, "out").read_text()

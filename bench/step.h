@@ -154,7 +154,7 @@ inline void time_steps(const Settings& settings, Communicator& comm, const nn::M
   if (on_gpu) timer.time(samples);
   if (!settings.graph()) timer.time_phases(on_gpu ? std::min(samples, 3) : samples);
   const double first = timer.losses.front(), last = timer.losses.back(), step = median(timer.step_s);
-  check(std::isfinite(last) && last < first, "the loss went from ", first, " to ", last, ": this does not train");
+  check(std::isfinite(last) && last < first, "the loss went from ", first, " to ", last, "; expected a decrease");
   const std::string where = detail::concat(context().device, ", ", context().threads, " threads");
   const char* how = settings.graph() ? ", CUDA graphs" : "";
   std::printf("godwit %s %s %s, %s%s, %s (%s)\n", settings.text("model").c_str(), settings.text("dtype").c_str(),

@@ -44,9 +44,8 @@ void load(const data::TextDataset& source, const char* name, int threads, int64_
     }
   });
   check(tokens > 0 && tokens <= padded, name, ": ", tokens, " tokens in ", padded);
-  std::printf(
-      "%s, batches of 32, window %d: %.2f s, %.3g tokens/s, first batch after %.2f s, %.1f %% of the places padding\n",
-      name, static_cast<int>(window), spent, tokens / spent, wait, 100 * (1 - tokens / padded));
+  std::printf("%s, batches of 32, window %d: %.2f s, %.3g tokens/s, first batch after %.2f s, %.1f %% padding\n", name,
+              static_cast<int>(window), spent, tokens / spent, wait, 100 * (1 - tokens / padded));
 }
 
 void run(const std::string& folder, int threads, const std::string& text) {

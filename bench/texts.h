@@ -16,7 +16,7 @@ inline double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// `bytes`: the length (uint32) and the bytes of each text.
+// The texts in `bytes`, which holds the length (uint32) and the bytes of each text.
 inline std::vector<std::string_view> texts_in(const std::vector<uint8_t>& bytes) {
   std::vector<std::string_view> texts;
   for (size_t at = 0; at < bytes.size();) {

@@ -23,12 +23,12 @@ def main():
     if "--" in own:
         own, flags = own[: own.index("--")], own[own.index("--") + 1 :]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configs", nargs="+", type=pathlib.Path)
-    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve())
-    parser.add_argument("--program", default="train_resnet")
-    parser.add_argument("--factors", default="0.3,1,3")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "rates")
+    parser.add_argument("configs", nargs="+", metavar="CONFIG.json", type=pathlib.Path)
+    parser.add_argument("--data", type=lambda path: pathlib.Path(path).resolve(), help="data of all runs whose configurations do not set it")
+    parser.add_argument("--program", default="train_resnet", help="training program [%(default)s]")
+    parser.add_argument("--factors", default="0.3,1,3", help="factors of the configured rate [%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all runs [%(default)s]")
+    parser.add_argument("--out", type=pathlib.Path, default=root / "runs" / "rates", help="folder of the runs [runs/rates]")
     parser.add_argument("--jobs", type=int, default=1, help="concurrent runs [1]")
     parser.add_argument("--write", action="store_true", help="write the best rates to the configurations")
     arguments = parser.parse_args(own)

@@ -9,7 +9,7 @@ find_package(Highway MODULE REQUIRED)
 
 # Highway compiles every kernel once per instruction set: scalar, SSSE3, SSE4, AVX2, AVX-512. SSSE3 is left out to save
 # time: processors with SSSE3 and without SSE4 date from before 2009; they run the scalar kernels.
-set(GODWIT_SKIPPED_TARGETS "HWY_SSSE3" CACHE STRING "Highway's instruction sets that kernels are not compiled for, joined by |; may be empty")
+set(GODWIT_SKIPPED_TARGETS "HWY_SSSE3" CACHE STRING "instruction sets for which Highway does not compile kernels, joined by |; may be empty")
 if(GODWIT_SKIPPED_TARGETS)
   target_compile_definitions(Highway::hwy INTERFACE "HWY_DISABLED_TARGETS=(${GODWIT_SKIPPED_TARGETS})")
 endif()
@@ -30,7 +30,7 @@ endif()
 add_library(godwit_threads INTERFACE)
 target_compile_features(godwit_threads INTERFACE cxx_std_20)
 target_link_libraries(godwit_threads INTERFACE Threads::Threads)
-# Another project's build sees the headers as an installed Godwit has them: <godwit/engine/tensor.h>.
+# A subproject's headers have the names of an installed Godwit: <godwit/engine/tensor.h>.
 set(GODWIT_INCLUDE_DIR ${PROJECT_SOURCE_DIR})
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(GODWIT_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
@@ -44,10 +44,10 @@ target_include_directories(godwit_threads INTERFACE
 if(GODWIT_SANITIZE)
   target_compile_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
                          $<$<BOOL:$<TARGET_PROPERTY:GODWIT_TEST>>:-fno-sanitize=undefined>) # see godwit_test_settings
-  if(GODWIT_SANITIZE MATCHES "address,undefined") # the address sanitizer finds these too; half of the time to compile
+  if(GODWIT_SANITIZE MATCHES "address,undefined") # the address sanitizer finds these too; halves the compile time
     target_compile_options(godwit_threads INTERFACE -fno-sanitize=null,object-size)
   endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # its flow analysis has false positives in instrumented code
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # g++'s flow analysis has false positives in instrumented code
     target_compile_options(godwit_threads INTERFACE -Wno-maybe-uninitialized)
   endif()
   target_link_options(godwit_threads INTERFACE -fsanitize=${GODWIT_SANITIZE})
@@ -132,7 +132,7 @@ if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
   target_compile_features(godwit_emulated_cuda PUBLIC cxx_std_20)
   target_compile_options(godwit_emulated_cuda PRIVATE -O3) # its loops take most of the time of these tests
   target_link_libraries(godwit_cuda INTERFACE godwit_emulated_cuda)
-  target_link_options(godwit_cuda INTERFACE -fsanitize=undefined) # for the kernels (Targets.cmake)
+  target_link_options(godwit_cuda INTERFACE -fsanitize=undefined) # for emulated kernels (Targets.cmake)
   set(godwit_architectures 80,90)
   message(STATUS "GPUs: emulated on the CPU, for tests")
 elseif(GODWIT_CUDA_AUTO)

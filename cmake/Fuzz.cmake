@@ -1,5 +1,5 @@
-# The program fuzz: libFuzzer with the targets of tests/fuzz, for scripts/fuzz. Of models and apps it has only the sources
-# that the targets need.
+# The program fuzz: libFuzzer with the targets of tests/fuzz, for scripts/fuzz. It contains only the sources of models and
+# apps that the targets need.
 file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${sources} apps/report/log_options.cpp models/bert_config.cpp models/config_json.cpp models/gpt2_config.cpp

@@ -1,5 +1,5 @@
 # Writes the public headers to OUT/godwit. Their includes get the prefix "godwit/", so that OUT on an include path adds
-# no name but that one. Headers of sources only, which include third-party headers, are left out.
+# only this name. Private headers, which include third-party headers, are left out.
 #   cmake -D SOURCE=<Godwit's sources> -D OUT=<folder> -P PublicHeaders.cmake
 set(folders engine autograd comm nn optim models data)
 list(JOIN folders "|" any_folder)
@@ -21,7 +21,7 @@ foreach(header ${headers})
   if(EXISTS ${target})
     file(READ ${target} now)
   endif()
-  if(NOT now STREQUAL text) # an unchanged header keeps its time
+  if(NOT now STREQUAL text) # keeps the modification time of unchanged headers
     file(WRITE ${target} "${text}")
   endif()
 endforeach()

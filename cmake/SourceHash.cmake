@@ -1,4 +1,4 @@
-# Writes OUT, the source of source_hash(): a hash of the sources of the programs, which are in SOURCE/<each of FOLDERS>.
+# Writes OUT, the source of source_hash(), which returns a hash of the programs' sources in SOURCE/<each of FOLDERS>.
 #   cmake -D SOURCE=<Godwit's sources> -D "FOLDERS=engine;…" -D OUT=<file> -P SourceHash.cmake
 set(all "")
 foreach(folder ${FOLDERS})

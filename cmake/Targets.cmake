@@ -40,8 +40,8 @@ function(godwit_sources folder out)
 endfunction()
 
 # godwit_library(<folder> [PUBLIC_LIBS …] [PRIVATE_LIBS …] [HEADER_LIBS …]): the static library of a folder, called
-# godwit_data_text for data/text. The folder text/ of data and apps is a library by itself, which train_resnet does not
-# need. Third-party headers stay private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit
+# godwit_data_text for data/text. The folders text/ of data and apps are separate libraries, which train_resnet does not
+# need. Third-party headers are private to the folder. HEADER_LIBS are header-only libraries, which an installed Godwit
 # does not need.
 function(godwit_library folder)
   cmake_parse_arguments(ARG "" "" "PUBLIC_LIBS;PRIVATE_LIBS;HEADER_LIBS" ${ARGN})
@@ -49,7 +49,7 @@ function(godwit_library folder)
   if(NOT folder MATCHES "/text$")
     list(FILTER sources EXCLUDE REGEX "/text/[^/]*\\.cpp$")
   endif()
-  list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # each of these has a main()
+  list(FILTER sources EXCLUDE REGEX "/apps/[^/]*\\.cpp$") # each file has a main()
   string(REPLACE "/" "_" name ${folder})
   add_library(godwit_${name} STATIC ${sources})
   target_include_directories(godwit_${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -58,7 +58,7 @@ function(godwit_library folder)
     target_link_libraries(godwit_${name} PRIVATE $<BUILD_INTERFACE:${lib}>)
   endforeach()
   add_library(Godwit::${name} ALIAS godwit_${name})
-  # No loops over tensors: -O1 compiles in two thirds of the time of -O3.
+  # These folders have no loops over tensors. -O1 compiles in two thirds of the time of -O3.
   if(folder MATCHES "^(models|apps)" AND CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
     target_compile_options(godwit_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
@@ -78,8 +78,8 @@ function(godwit_library folder)
   endif()
 endfunction()
 
-# godwit_source_hash(<folder> <folders>…): adds source_hash() to the library of a folder: a hash of the sources in the
-# folders. A change of any source compiles this one function again.
+# godwit_source_hash(<folder> <folders>…): adds source_hash() to the library of a folder. It returns a hash of the sources
+# in <folders>. After a change of a source, only this function is compiled again.
 function(godwit_source_hash folder)
   foreach(source_folder ${ARGN})
     list(APPEND patterns ${source_folder}/*.h ${source_folder}/*.cpp ${source_folder}/*.cu)
@@ -97,9 +97,9 @@ function(godwit_app name library)
   target_link_libraries(${name} PRIVATE godwit_${library})
 endfunction()
 
-# Settings of all test programs, which take most of the build time. Tests are compiled with -Og, the fastest level that
-# optimizes, and without the undefined-behavior sanitizer, which doubles the time: it checks the libraries, and not what
-# tests instantiate from their headers.
+# Settings of all test programs, which take most of the build time. Tests are compiled with -Og, the optimization level
+# that compiles fastest, and without the undefined-behavior sanitizer, which doubles the time. The sanitizer checks the
+# libraries, but not the templates that tests instantiate.
 function(godwit_test_settings name library)
   target_link_libraries(${name} PRIVATE godwit_${library} Highway::hwy nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
   target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
@@ -111,9 +111,9 @@ endfunction()
 # godwit_test_program(<name> <library> <sources>…): a test program that links to one of Godwit's libraries.
 function(godwit_test_program name library)
   find_package(GTest REQUIRED)
-  # The largest headers are precompiled once, by a library without code: a target depends on all objects of the target
-  # whose headers it reuses. JSON costs each source half a second, for templates that g++ instantiates anew, so only the
-  # programs whose tests mostly read JSON have it.
+  # A library without code precompiles the largest headers once, because a target depends on all objects of the target
+  # whose headers it reuses. JSON costs each source half a second, for templates that g++ instantiates again. Only programs
+  # whose tests mostly read JSON precompile it.
   set(headers test_headers)
   if(name MATCHES "^(models|apps)_tests$")
     set(headers test_headers_json)
@@ -129,10 +129,14 @@ function(godwit_test_program name library)
   add_executable(${name} ${ARGN})
   godwit_test_settings(${name} ${library})
   target_precompile_headers(${name} REUSE_FROM ${headers})
+  # Several sources are compiled as one, which halves the time. So each source has a namespace named after its file.
+  if(GODWIT_TEST_BATCH GREATER 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_TEST_BATCH})
+  endif()
 endfunction()
 
-# godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, … that run a
-# part of the tests each, two at a time.
+# godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, …, each of
+# which runs a part of the tests.
 function(godwit_test_runs name program runs)
   foreach(run RANGE 1 ${runs})
     math(EXPR index "${run} - 1")
@@ -148,7 +152,7 @@ endfunction()
 # godwit_tests(<folder> <library> [<runs>]): builds the sources in tests/<folder> as the program <folder>_tests.
 function(godwit_tests folder library)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(mpi|preload)/[^/]*\\.cpp$") # programs and libraries of their own
+  list(FILTER sources EXCLUDE REGEX "/(mpi|preload)/[^/]*\\.cpp$") # separate programs and libraries
   list(FILTER sources EXCLUDE REGEX "/cuda_[^/]*test\\.cpp$") # part of cuda_tests
   list(FILTER sources EXCLUDE REGEX "/fuzz/fuzz\\.cpp$") # needs clang
   godwit_test_program(${folder}_tests ${library} ${sources})
@@ -158,9 +162,9 @@ function(godwit_tests folder library)
   godwit_test_runs(${folder} ${folder}_tests ${runs})
 endfunction()
 
-# cuda_races_1 and cuda_races_2: tests of cuda_tests under the emulator's detectors (tests/emulated_cuda/README.md), a half
-# each: one runs the work of streams as late as possible, the other some of it earlier. Of the tests of collectives,
-# emulated builds run those with NCCL.
+# cuda_races_1 and cuda_races_2: each runs half of some tests of cuda_tests under the emulator's race detectors
+# (tests/emulated_cuda/README.md). One runs the work of streams as late as possible, the other runs some work earlier. In
+# emulated builds, tests of collectives run with NCCL only.
 set(GODWIT_RACE_TESTS
     On/Collectives.*/nccl DeviceRanks.* Streams/CudaNcclGroup.Training* CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
     CudaMethods.Clipping* CudaMethods.ShardedTraining* CudaParameterShards.HaveTheNorms* CudaParameterShards.Reads*
@@ -180,8 +184,8 @@ function(godwit_race_tests)
 endfunction()
 
 # cuda_build_tests: tests of the CUDA build that need neither a GPU nor a driver, linked to every object of the libraries
-# that have CUDA code. GODWIT_HOST_BUILD is the folder of an emulated build, whose objects are linked instead of compiling
-# their sources again. Only sources that it does not compile, or compiles against emulated headers, are compiled here.
+# that have CUDA code. GODWIT_HOST_BUILD is the folder of an emulated build, whose objects are linked. Only sources that
+# the emulated build does not compile, or compiles against emulated headers, are compiled here.
 function(godwit_cuda_build_tests)
   find_package(GTest REQUIRED)
   file(GLOB sources CONFIGURE_DEPENDS tests/cuda_build/*.cpp)
@@ -212,8 +216,8 @@ function(godwit_cuda_build_tests)
     target_link_libraries(cuda_build_tests PRIVATE godwit_threads godwit_onednn godwit_cuda godwit_mpi godwit_nccl
                           Highway::hwy Eigen3::Eigen nlohmann_json::nlohmann_json)
   endif()
-  # The toolkit's libcuda.so, which fails in every call, stands in where no driver is installed: cuDNN proposes engines that
-  # it compiles at run time only if the library exists.
+  # Without a driver, the toolkit's libcuda.so is used, in which every call fails: cuDNN proposes engines that are compiled
+  # at run time only if the library exists.
   get_filename_component(stubs "${CUDA_cuda_driver_LIBRARY}" DIRECTORY)
   godwit_test_runs(cuda_build cuda_build_tests 2)
   set_tests_properties(cuda_build_1 cuda_build_2 PROPERTIES

@@ -24,7 +24,7 @@ std::vector<ClockOffset> clock_offsets(Group& group, const std::function<int64_t
     int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
     for (int64_t i = 0; i < 2 * kBarriers; i += 2) {
       low = std::max(low, of_rank[i] - of_root[i + 1]);    // rank 0 leaves after this rank has entered
-      high = std::min(high, of_rank[i + 1] - of_root[i]);  // and the reverse
+      high = std::min(high, of_rank[i + 1] - of_root[i]);  // this rank leaves after rank 0 has entered
     }
     const bool same = low <= 0 && 0 <= high;
     offsets.push_back({same ? 0 : low + (high - low) / 2, same ? std::max(-low, high) : (high - low + 1) / 2});

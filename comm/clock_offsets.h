@@ -14,9 +14,9 @@ struct ClockOffset {
   int64_t error_ns = 0;  // bound of the error
 };
 
-// Collective; returns the offset of each rank r as [r], on every rank. No rank leaves a barrier before every rank has
-// entered it, which bounds the offset from both sides. The result is the middle of the narrowest bounds of several
-// barriers. It is 0 if the bounds contain 0, as for ranks of one host. `now`: this rank's clock in ns.
+// Collective. Returns the offsets of all ranks on every rank; [r] is the offset of rank r. `now`: this rank's clock in
+// ns. No rank leaves a barrier before every rank has entered it, which bounds an offset from both sides. An offset is
+// the middle of the narrowest bounds of several barriers, or 0 if these bounds contain 0, as between ranks of one host.
 std::vector<ClockOffset> clock_offsets(Group& group, const std::function<int64_t()>& now);
 
 }  // namespace godwit

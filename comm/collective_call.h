@@ -22,10 +22,11 @@ struct CollectiveCall {
   const void* in = nullptr;     // input
   void* out = nullptr;          // output
   Device device = kCpu;         // of in and out
-  Event ready = {};             // point in the caller's stream after which that memory may be used
+  Event ready = {};             // of the caller's stream; `in` and `out` may be accessed after it
 };
 
-bool same(const CollectiveCall& a, const CollectiveCall& b);  // compares everything except addresses, the device index and `ready`
+// Compares all fields except the addresses, the device index and `ready`.
+bool same(const CollectiveCall& a, const CollectiveCall& b);
 
 // Error text: "ranks disagree: rank a calls …, rank b calls …; …".
 std::string describe_mismatch(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b);

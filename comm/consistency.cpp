@@ -7,12 +7,12 @@
 
 namespace godwit {
 
-void check_identical(Group& group, uint64_t value, const std::string& what) {
-  check_identical(group, std::vector<uint64_t>{value}, [&](size_t) { return what; });
+void check_identical(Group& group, uint64_t value, const std::string& subject) {
+  check_identical(group, std::vector<uint64_t>{value}, [&](size_t) { return subject; });
 }
 
 void check_identical(Group& group, const std::vector<uint64_t>& values,
-                     const std::function<std::string(size_t)>& what) {
+                     const std::function<std::string(size_t)>& subject) {
   const auto count = std::ssize(values);
   if (count == 0) return;
   const Tensor own({count}, DType::i64, kCpu), all({group.size() * count}, DType::i64, kCpu);
@@ -29,7 +29,7 @@ void check_identical(Group& group, const std::vector<uint64_t>& values,
     for (int rank = 0; rank < group.size(); ++rank)
       if (of_ranks[static_cast<size_t>(rank)] != common) others.push_back(rank);
     if (!others.empty())
-      fail("ranks disagree on ", what(static_cast<size_t>(i)), ": ", rank_list(others),
+      fail("ranks disagree on ", subject(static_cast<size_t>(i)), ": ", rank_list(others),
            others.size() == 1 ? " differs" : " differ", " from the rest");
   }
 }

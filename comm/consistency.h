@@ -9,10 +9,11 @@
 
 namespace godwit {
 
-// Collective: gathers the 8 bytes of `value` from all ranks in phase "agree". If they differ, throws on every rank,
-// naming `what` and the ranks that differ from the most common value (on a tie, the value of the lowest rank counts).
-void check_identical(Group& group, uint64_t value, const std::string& what);
-// The same for several values, equally many on all ranks. what(i) names the first that differs.
-void check_identical(Group& group, const std::vector<uint64_t>& values, const std::function<std::string(size_t)>& what);
+// Collective: all-gathers `value` in phase "agree". If the values differ, throws an Error on every rank that names
+// `subject` and the ranks without the most common value (on a tie, the value of the lowest of the tied ranks).
+void check_identical(Group& group, uint64_t value, const std::string& subject);
+// Compares several values, equally many on all ranks. The Error names subject(i) of the first value i that differs.
+void check_identical(Group& group, const std::vector<uint64_t>& values,
+                     const std::function<std::string(size_t)>& subject);
 
 }  // namespace godwit

@@ -20,8 +20,8 @@ std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::bad_alloc&) {  // from the standard library; Pool and the file readers throw detailed errors
-    return "out of memory: the system has no more for this process; end other programs, or lower --batch or the number "
-           "of ranks on this machine";
+    return "out of memory: the system refused an allocation of this process; end other programs, or lower --batch or "
+           "the number of ranks on this machine";
   } catch (const std::exception& failure) {
     return failure.what();
   } catch (...) {

@@ -10,10 +10,10 @@ std::string rank_list(const std::vector<int>& ranks);  // "rank 1"; "ranks 0, 1 
 
 std::string text_of(const std::exception_ptr& error);  // what() of the exception, or a description if it has none
 
-// "rank r: text"; `text` itself if it already begins so.
+// "rank r: text"; `text` itself if it already begins with "rank r: ".
 std::string with_rank(int rank, const std::string& text);
 
-// Rethrows `error`. An Error gets the prefix "rank r: " if it has none; other types, derived ones included, are
+// Rethrows `error`; the text of an Error becomes with_rank(). Other types, and classes derived from Error, are
 // unchanged.
 [[noreturn]] void rethrow_from(int rank, const std::exception_ptr& error);
 

@@ -36,7 +36,7 @@ void expire_copies(const Tensor& x) {
 
 Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats)
     : rank_(rank), links_(std::move(links)), stats_(std::move(stats)) {
-  check(rank >= 0 && rank < size(), "group: rank ", rank, " of ", size());
+  check(rank >= 0 && rank < size(), "group: rank ", rank, " of ", size(), " ranks; expected 0 to ", size() - 1);
   check(stats_ != nullptr, "group: no CommStats was given");
 }
 
@@ -57,8 +57,8 @@ struct Group::Observed {
 
 template <class F, class G>
 void Group::run(std::string_view phase, F bytes_to_peer, G call) {
-  check(!capturing(), phase, ": ranks communicate in a pass that is captured as CUDA graphs, which replays would not ",
-        "repeat; communicate between passes, or do not use graphs");
+  check(!capturing(), phase, ": a collective cannot be part of a captured CUDA graph; communicate between passes, or ",
+        "do not use graphs");
   int64_t intra = 0, inter = 0;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank_) continue;
@@ -123,7 +123,7 @@ void Group::all_to_all(const Tensor& in, const Tensor& out, std::string_view pha
 
 void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
   check(x.defined(), "broadcast: the tensor is undefined");
-  check(root >= 0 && root < size(), "broadcast: root is rank ", root, " of ", size());
+  check(root >= 0 && root < size(), "broadcast: root is ", root, "; expected a rank from 0 to ", size() - 1);
   expire_copies(x);
   run(
       phase, [&](int) { return rank_ == root ? x.bytes() : 0; }, [&] { do_broadcast(x, root, phase); });

@@ -16,21 +16,21 @@ namespace godwit {
 
 enum class Reduce { sum, mean };  // mean: the sum divided by the number of ranks
 
-// Where part i of n elements begins when they are dealt out evenly: the first n mod parts parts have one more.
+// First element of part i if n elements are divided into even parts; the first n mod parts parts have one element more.
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
-// Every rank of the group makes the same calls in the same order, with equal sizes and the same phase. On the CPU a
-// call blocks until it has the result (run it on a Stream to overlap it). On a GPU, the result is visible to work that
-// the thread queues on its stream afterwards. If a peer fails or does not call before the timeout, the call, a later
-// call or a wait of the host for the stream throws an Error that names rank and phase. Reductions add in rank order,
-// except with NCCL; results are bit-identical on all ranks.
+// Every rank of the group must make the same calls in the same order, with equal sizes and the same phase. On the CPU,
+// a call returns with the result; to overlap the call with other work, run it on a Stream. On a GPU, the result is
+// visible to work that the thread queues on its stream afterwards. If a peer fails or does not call before the timeout,
+// the call, a later call or a wait of the host for the stream throws an Error that names rank and phase. Reductions add
+// in rank order, except with NCCL; results are bit-identical on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }                            // of the calling rank in this group
+  int rank() const { return rank_; }                            // number of this rank within the group
   int size() const { return static_cast<int>(links_.size()); }  // number of ranks
   const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own entry is unused
 
@@ -38,26 +38,26 @@ class Group {
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
   void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);  // [size·k] -> [k]
   void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                 // [k] -> [size·k]
-  void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // part j of in goes to rank j's part
+  void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // sends part j of in to rank j
   void broadcast(const Tensor& x, int root, std::string_view phase);  // x of the root to all ranks
   void barrier(std::string_view phase);  // returns when all ranks have called it
-  virtual void abort(const std::string& reason) = 0;  // peers throw instead of waiting for this rank
+  virtual void abort(const std::string& reason) = 0;  // makes peers throw instead of waiting for this rank
   virtual void check_failure(std::string_view phase) = 0;  // throws an Error if a rank has failed
-  // Until the returned object is destroyed, no rank times out waiting for this one: for work that one rank does alone
-  // and that may take long, such as writing files. A stopped or dead process is still noticed.
+  // While the returned object lives, no rank times out waiting for this rank: for long work of one rank, such as
+  // writing files. A stopped or ended process is still detected.
   virtual std::shared_ptr<void> busy() = 0;
   virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
-  // Whether to take the next step; every rank of the run calls it before each step. After a rank has passed stop =
-  // true, it returns false on all ranks in the same step, the first that no rank has begun. Sends nothing before that.
+  // Whether to take the next step; every rank of the run must call it before each step. After a rank has passed stop =
+  // true, all ranks get false before the same step, the first that no rank has begun. Until then, no message is sent.
   virtual bool may_continue(bool stop) = 0;
   // Collective, after may_continue() has returned false: lets the ranks take steps again.
   void continue_steps();
   virtual void forget_stop() = 0;                     // for continue_steps(), while no rank calls may_continue()
-  // Time in collectives, including waiting for peers. With NCCL: of the collectives that the GPU has finished.
+  // Time in collectives, including waiting for peers. With NCCL, only collectives that the GPU has finished count.
   double seconds() const { return seconds_; }
   int64_t calls() const { return calls_; }            // number of collectives, without barriers
-  // True if collectives are GPU kernels that wait for those of other ranks (NCCL). A rank must then not use two groups
-  // at a time, nor load kernels while a collective runs: both can deadlock.
+  // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). A rank must then not use two
+  // groups at a time, nor load kernels while a collective runs: both can deadlock.
   virtual bool kernels_wait() const { return false; }
 
  protected:
@@ -103,15 +103,15 @@ class CallObserver {
 };
 
 // The groups of one rank: world (all ranks), intra (the ranks of its node), inter (the ranks with its local rank on all
-// nodes). compute has all ranks too: the computing thread uses it while the communication thread uses the others. If
-// kernels_wait(), the Scheduler keeps the two from communicating at the same time.
+// nodes) and compute (all ranks). The computing thread uses compute while the communication thread uses the other
+// groups. If kernels_wait(), the Scheduler lets only one of these threads communicate at a time.
 struct Communicator {
   Topology topology;                                    // nodes and workers per node
   int rank = 0;                                         // in `world`
   std::shared_ptr<Group> world, intra, inter, compute;  // see above
   std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
 
-  // Of world, intra and inter.
+  // Time in collectives of world, intra and inter.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
   int node() const { return topology.node_of(rank); }           // of this rank
   int local_rank() const { return topology.local_rank(rank); }  // number of this rank within its node

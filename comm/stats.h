@@ -13,8 +13,8 @@ namespace godwit {
 // Counts of one phase.
 struct CommCount {
   int64_t bytes_intra = 0, bytes_inter = 0;  // payload sent to ranks on the same node, on other nodes
-  int64_t calls = 0;                         // of the phase
-  double seconds = 0;                        // spent in these calls, including waiting for peers
+  int64_t calls = 0;                         // number of calls
+  double seconds = 0;                        // time in these calls, including waiting for peers
 };
 
 // Thread-safe. Counts payload only: no headers, no barriers.

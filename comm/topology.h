@@ -14,7 +14,7 @@ struct Topology {
   int world() const { return nodes * workers_per_node; }              // number of ranks
   int node_of(int rank) const { return rank / workers_per_node; }     // node number
   int local_rank(int rank) const { return rank % workers_per_node; }  // number within the node
-  // Between ranks a and b.
+  // Level of the link between ranks a and b.
   Link link(int a, int b) const { return node_of(a) == node_of(b) ? Link::intra : Link::inter; }
 };
 

@@ -4,7 +4,7 @@
     configs/methods.py OUT
 
 METHODS has one row per method: its name, the learning rates for CIFAR-10 and SST-2, the optimizer (None: the task's
-default behind the exchange), the exchange, and other options of the optimizer.
+default optimizer), the exchange, and other options of the optimizer.
 """
 import json
 import pathlib

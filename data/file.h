@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// Data sets, loaders and tokenizers.
+// Datasets, loaders and tokenizers.
 namespace godwit::data {
 
 inline constexpr uint64_t kFileLimit = uint64_t{8} << 30;  // in bytes: 8 GiB

@@ -9,14 +9,14 @@
 
 namespace godwit::data {
 
-// Moves one sample of each group of `every` consecutive samples to the result: a random one, always the same. Samples
-// after the last whole group stay. A sample has `size` consecutive elements. Throws if there are fewer than `every`
-// samples; `all` is then unchanged.
+// Moves one sample of each group of `every` consecutive samples to the result. The choice is random but the same in
+// every run. Samples after the last whole group stay. A sample has `size` consecutive elements. Throws if there are
+// fewer than `every` samples, and leaves `all` unchanged.
 template <class T>
 std::vector<T> hold_out(std::vector<T>& all, int64_t every, int64_t size = 1) {
   const int64_t samples = static_cast<int64_t>(all.size()) / size;
   check(samples >= every && every >= 2, "validation is ", every, ", but there are ", samples,
-        " training samples; it holds out one in so many samples, at least 2");
+        " training samples; expected N from 2 to the number of samples, to hold out one in N");
   std::vector<T> held;
   held.reserve(static_cast<size_t>(samples / every * size));
   auto kept = all.begin();

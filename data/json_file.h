@@ -47,7 +47,7 @@ class JsonFile {
   JsonFile(const JsonFile&) = delete;
   JsonFile& operator=(const JsonFile&) = delete;
 
-  const std::string& path() const { return path_; }  // of the file
+  const std::string& path() const { return path_; }  // path of the file
   JsonNode root() const;                             // the outermost value
 
  private:

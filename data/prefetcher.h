@@ -15,8 +15,8 @@ class Trace;
 
 namespace godwit::data {
 
-// A batch in preparation. Parts are started in order; the job is ready when all parts are done. Objects that it refers
-// to must outlive the prefetcher.
+// A batch in preparation. Parts are started in order; the job is ready when all parts are done. Objects to which a job
+// refers must outlive the prefetcher.
 class PrefetchJob {
  public:
   virtual ~PrefetchJob() = default;

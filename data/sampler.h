@@ -22,10 +22,10 @@ class Sampler {
   // Throws Error if batch < 1, rank is outside [0, world), or a global training batch exceeds the number of samples.
   Sampler(int64_t samples, SamplerOptions options);
 
-  int64_t batches() const { return batches_; }       // per epoch, of this rank
+  int64_t batches() const { return batches_; }       // batches of this rank per epoch
   void start_epoch(int64_t epoch);                   // fixes the samples of all batches
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
-  // Training: all of p. Evaluation: the rank's samples. Valid until start_epoch().
+  // Samples in order. Training: all of p. Evaluation: the rank's samples. Valid until start_epoch().
   std::span<const uint32_t> order() const { return order_; }
 
  private:

@@ -1,4 +1,4 @@
-// AnyOptions: the options struct of a method, whatever its type.
+// AnyOptions: holds the options struct of any method.
 #pragma once
 #include <memory>
 #include <string>
@@ -38,8 +38,8 @@ class AnyOptions {
   const O& as() const {
     return const_cast<AnyOptions*>(this)->as<O>();
   }
-  OptionList list() const;                       // refers to this object
-  void check(const std::string& subject) const;  // the values of all options, then the struct's check()
+  OptionList list() const;                       // the struct's options; the list refers to this object
+  void check(const std::string& subject) const;  // checks the values of all options, then calls the struct's check()
 
  private:
   struct Base {

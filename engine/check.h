@@ -12,7 +12,7 @@ namespace godwit {
 // location.
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& text, const char* file, int line);  // error with a message; place of the source
+  Error(const std::string& text, const char* file, int line);  // message and source location
   const std::string& where() const { return where_; }          // "file:line"
   Error with_text(const std::string& text) const;              // same location, longer message
 
@@ -34,8 +34,8 @@ struct Located {
       : value(static_cast<U&&>(v)), file(f), line(l) {}
 };
 
-// Throws an Error. Not inline, as are the constructors of Error: every source calls them, and inline copies take time
-// to compile.
+// Throws an Error. Not inline, like the constructors of Error: inline copies in every source would take time to
+// compile.
 [[noreturn]] void raise(const std::string& text, const char* file, int line);
 
 // Cold: optimized for size, which compiles faster.

@@ -34,7 +34,7 @@ bool is_key(std::string_view text) {
   return !text.empty() && std::none_of(text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n'; });
 }
 
-// Excludes other threads and processes while it exists.
+// An exclusive lock among threads and processes, held until destruction.
 class Lock {
  public:
   explicit Lock(const std::string& path)
@@ -71,7 +71,7 @@ std::string variable(const char* name) {
 Choices parse_choices(std::string_view text, std::string_view header) {
   Choices choices;
   if (!text.starts_with(header) || !text.substr(header.size()).starts_with('\n')) {
-    choices.damage = "it does not begin with the expected line";
+    choices.damage = "the first line is not the expected header";
     return choices;
   }
   text.remove_prefix(header.size() + 1);
@@ -82,7 +82,7 @@ Choices parse_choices(std::string_view text, std::string_view header) {
     const bool complete = end != std::string_view::npos && tab != std::string_view::npos;
     const std::string_view value = line.substr(0, tab), key = complete ? line.substr(tab + 1) : "";
     if (!is_value(value) || !is_key(key) || !choices.values.emplace(key, value).second)
-      choices.damage = "a line is not a choice, or repeats one";
+      choices.damage = "a line is malformed or repeats a key";
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return choices;
@@ -90,14 +90,14 @@ Choices parse_choices(std::string_view text, std::string_view header) {
 
 ChoiceFile::ChoiceFile(std::string path, const std::string& owner)
     : path_(std::move(path)), header_("Choices of Godwit, format 1, " + owner) {
-  check(header_.find('\n') == std::string::npos, "a file of choices needs its owner on one line");
+  check(header_.find('\n') == std::string::npos, "choice file: the owner contains a line break; use one line");
 }
 
 Choices ChoiceFile::read() const {
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   if (path_.empty() || status.type() == fs::file_type::not_found) return {};
-  if (status.type() != fs::file_type::regular) return {{}, "it is not a regular file that can be read"};
+  if (status.type() != fs::file_type::regular) return {{}, "not a readable regular file"};
   try {
     return parse_choices(read_text_file(path_, kMostMib, ""), header_);
   } catch (const Error& failure) {
@@ -106,8 +106,8 @@ Choices ChoiceFile::read() const {
 }
 
 std::string ChoiceFile::record(const std::string& key, const std::string& value, const std::string& unusable) const {
-  check(!path_.empty(), "no folder for choices of later runs; set GODWIT_CACHE");
-  check(is_key(key) && is_value(value), path_, ": '", value, "' for '", key, "' is not a choice");
+  check(!path_.empty(), "no folder for recorded choices; set GODWIT_CACHE");
+  check(is_key(key) && is_value(value), path_, ": '", value, "' for '", key, "' is not a valid choice");
   std::error_code error;
   fs::create_directories(fs::path(path_).parent_path(), error);
   check(!error, path_, ": its folder cannot be created: ", error.message());

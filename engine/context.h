@@ -9,7 +9,7 @@ namespace godwit {
 
 class Trace;
 
-// State of a thread, which its operations use.
+// State of a thread, read by the thread's operations.
 struct Context {
   int rank = 0;                                           // rank in the world
   int threads = 1;                                        // threads of one parallel loop or library call of this rank
@@ -21,7 +21,7 @@ struct Context {
   std::shared_ptr<CudaContext> cuda = nullptr;  // on a GPU: stream, pool and library handles
   std::shared_ptr<Trace> trace = nullptr;       // timeline of the rank's threads; null: none
   bool tf32 = false;                            // on a GPU: float32 products may round their factors to 11 bits
-  bool dnn_timing = false;                      // on a GPU: cuDNN's engines are chosen by timed_plan()
+  bool dnn_timing = false;                      // on a GPU: timed_plan() chooses cuDNN's engines
 };
 
 // The calling thread's context. Initially rank 0, all cores and a new pool.
@@ -35,7 +35,7 @@ Context context_on(Device device, bool high_priority = false);
 // work of the rank was aborted, such as a collective that a peer never joined.
 void synchronize();
 
-// Sets the calling thread's context for a scope; a communication thread takes over the context of its rank this way.
+// Sets the calling thread's context for a scope. A communication thread uses it to take over its rank's context.
 class ContextGuard {
  public:
   explicit ContextGuard(Context next);  // sets the context until destruction

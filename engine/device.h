@@ -11,7 +11,7 @@ namespace godwit {
 
 // The CPU, or one GPU.
 struct Device {
-  enum class Kind : uint8_t { cpu, cuda };  // where memory lies
+  enum class Kind : uint8_t { cpu, cuda };  // kinds of devices
   Kind kind = Kind::cpu;                    // CPU or GPU
   int index = 0;                            // GPU number among the GPUs visible to this process
 
@@ -28,20 +28,20 @@ std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
 // the CPU if there is no GPU. Throws an Error that begins with `subject` for any other text.
 Device parse_device(const std::string& text, const std::string& subject = "device", int local_rank = 0);
 
-// Throws unless `text` is a device as above, and a GPU exists if it names one. The number is not checked, because it
-// may depend on the rank.
+// Throws unless `text` is a device as above; for a GPU, unless at least one GPU is usable. The GPU's number is not
+// checked, because it may depend on the rank.
 void check_device(const std::string& text, const std::string& subject);
 
-int cuda_devices();                // GPUs that this build, driver and process can use
-std::string why_no_cuda();         // one sentence if there are no usable GPUs, otherwise ""
-void check_usable(Device device);  // throws if kernels cannot run on the device; the Error gives reason and remedy
+int cuda_devices();                // number of GPUs that this build, driver and process can use
+std::string why_no_cuda();         // reason and remedy if there are no usable GPUs, otherwise ""
+void check_usable(Device device);  // throws an Error with reason and remedy if kernels cannot run on the device
 
 // Tags that select the overload of a kernel. A thread launches all of its GPU kernels on one stream.
 struct Cpu {};
 class CudaContext;  // stream, pool and library handles of one thread (engine/cuda/cuda_context.h)
 struct Cuda {  // made by cuda_of()
   CudaContext* context;  // handles of the calling thread
-  CUstream_st* stream;   // launches go there
+  CUstream_st* stream;   // stream of all launches
 };
 
 // The calling thread's CUDA tag. Throws unless the thread's context is on that GPU.

@@ -16,8 +16,8 @@ struct ConvolutionPaths {
   std::vector<std::string> plain;       // operations computed without cuDNN
   // With Context::dnn_timing:
   int64_t timed = 0;    // number of operations whose engines were timed
-  std::string damaged;  // why choices in the file were ignored, with its path; empty if none were
-  std::string untimed;  // why choices cannot be recorded, so that nothing is timed; empty if they can
+  std::string damaged;  // path of the file and reason why choices in it were ignored; empty if none were
+  std::string untimed;  // reason why choices cannot be recorded and engines are not timed; empty if they can
 };
 
 std::string gpu_name();    // "cuda:0, NVIDIA H200", for the calling thread's context; "" on the CPU

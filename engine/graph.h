@@ -20,7 +20,7 @@ namespace godwit {
 // an Error if the function reads a GPU value on the host or waits for the GPU.
 class CudaGraphCache {
  public:
-  enum class How : uint8_t { eager, captured, replayed };  // what run() did
+  enum class How : uint8_t { eager, captured, replayed };  // how run() executed the function
 
   // For the calling thread, whose context must be on a GPU. Captures at most `most` keys; other keys always run
   // eagerly.

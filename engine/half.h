@@ -41,7 +41,7 @@ constexpr float f16_value(uint16_t bits) {
 
 // bfloat16: sign, 8 bits of exponent, 7 bits of mantissa.
 struct bf16 {
-  uint16_t bits;  // as in memory
+  uint16_t bits;  // representation
   bf16() = default;
   explicit constexpr bf16(float value) : bits(detail::bf16_bits(value)) {}  // rounded to nearest even
   constexpr operator float() const { return detail::bf16_value(bits); }     // exact
@@ -49,7 +49,7 @@ struct bf16 {
 
 // float16 (IEEE binary16): sign, 5 bits of exponent, 10 bits of mantissa.
 struct f16 {
-  uint16_t bits;  // as in memory
+  uint16_t bits;  // representation
   f16() = default;
   // Rounded to nearest even; overflow becomes infinity.
   explicit constexpr f16(float value) : bits(detail::f16_bits(value)) {}

@@ -1,4 +1,4 @@
-// HostReads: GPU values that the host reads later, so that it does not wait while it could queue more work.
+// HostReads: deferred reads of GPU values, so that the host can queue more work instead of waiting.
 #pragma once
 #include <array>
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace godwit {
 
-// Values of one step. add() copies them to page-locked memory in the order of the calling thread's stream; run() waits
-// for the copies and passes them on.
+// The reads of one step. add() copies values to page-locked memory in the order of the calling thread's stream. run()
+// waits for the copies and passes them to the functions of add().
 class HostReads {
  public:
   using Read = std::function<void(const Tensor& values)>;  // values: on the CPU
-  // When run() calls a function. A non-finite value of one rank may spread to other ranks through its messages.
-  // `shared` values are therefore read after all ranks have found their own values correct.
+  // Order in which run() calls the functions. Messages may spread a non-finite value of one rank to other ranks.
+  // `shared` values are therefore read after all ranks have checked their own values.
   enum class Order { first, own, shared };
 
   HostReads() = default;
@@ -25,8 +25,8 @@ class HostReads {
   HostReads& operator=(const HostReads&) = delete;
 
   void add(const Tensor& x, Read read, Order order = Order::own);  // thread-safe
-  // Ends the step: its copies are complete when the calling thread's stream has done the work queued so far. That
-  // stream must have waited for the streams of other threads that called add().
+  // Ends the step: its copies are complete when the calling thread's stream has done the work queued so far. Before,
+  // make this stream wait for the streams of all other threads that called add().
   void close();
   // Blocks until the GPU has made the copies, then calls the functions by Order and in the order of add(). If one
   // throws, the others are dropped. Calls close() if it was not called. `meet` is called before the shared values are
@@ -49,7 +49,7 @@ class HostReads {
 class HostReadsScope {
  public:
   explicit HostReadsScope(HostReads& reads);  // replaces the thread's scope
-  ~HostReadsScope();                          // restores it
+  ~HostReadsScope();                          // restores the previous scope
   HostReadsScope(const HostReadsScope&) = delete;
   HostReadsScope& operator=(const HostReadsScope&) = delete;
 
@@ -57,8 +57,8 @@ class HostReadsScope {
   HostReads* before_;
 };
 
-// Calls read(x on the CPU): now if x is on the CPU or the thread has no HostReadsScope, which makes the host wait;
-// otherwise when the scope's reads run.
+// Calls read() with x's values on the CPU. For a GPU tensor and a thread with a HostReadsScope, HostReads::run() makes
+// the call. Otherwise the call is immediate, after the host has waited for a GPU tensor.
 void read_on_host(const Tensor& x, HostReads::Read read, HostReads::Order order = HostReads::Order::own);
 bool reads_later(Device device);  // whether read_on_host() for a tensor of this device calls `read` later
 

@@ -12,8 +12,7 @@ struct JsonRules {
 };
 
 // Throws an Error that begins with `subject` ("FILE: its header") unless the text is one JSON value within the rules.
-// Runs in linear time. The parser's callback could make the same checks, but it searches the whole parent at the end of
-// each object.
+// Runs in linear time, unlike the parser's callback, which searches the whole parent at the end of each object.
 void check_json(std::string_view text, const std::string& subject, const JsonRules& rules);
 
 }  // namespace godwit

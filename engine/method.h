@@ -48,9 +48,9 @@ const Method& find_method(const std::string& name) {
 template <class Method>
 class MethodConfig {
  public:
-  // With its default options.
+  // The method with its default options.
   explicit MethodConfig(const Method& method) : method_(&method), options_(method.defaults) {}
-  // With default options. Throws for an unknown name.
+  // The method of this name with its default options. Throws for an unknown name.
   MethodConfig(const std::string& name) : MethodConfig(find_method<Method>(name)) {}
   MethodConfig(const char* name) : MethodConfig(std::string(name)) {}
   // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or an out-of-range value.
@@ -120,7 +120,7 @@ class MethodConfig {
     assign(find(list(), option), written, name() + ": " + option);
     return *this;
   }
-  // Throws for values out of range, and as the options' check() does.
+  // Throws if a value is out of range or the options' check() throws.
   void check_values() const { options_.check(name()); }
 
  protected:

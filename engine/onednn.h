@@ -109,7 +109,8 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
-// Whether `wanted` is the layout of pack_weights() for a float32 matrix with layout `plain`.
+// Conversion of a float32 matrix from layout `plain` to `wanted` by pack_weights(): impossible (none), from a matrix
+// stored by rows, or from a matrix stored by columns.
 enum class Blocks { none, of_rows, of_columns };
 Blocks blocks_of(const Desc& plain, const Desc& wanted);
 
@@ -135,7 +136,7 @@ struct Weighted {
   // packed() converts `w` to the wanted layout. scratch() returns memory for weights that the primitive writes;
   // unpack() then converts them into `w`. Both return `w` itself if no conversion is needed.
   Tensor packed(const Tensor& w) const;
-  // Several parts, as pack_weights() takes them. Only if `blocks` is not none.
+  // Packs the parts of a matrix, see pack_weights(). Only if `blocks` is not none.
   Tensor packed(const std::vector<Tensor>& parts) const {
     const Tensor result = scratch(parts[0]);
     arrange(parts, blocks, wanted, result);

@@ -14,7 +14,7 @@
 
 namespace godwit {
 
-// The values that an option may have; by default every number.
+// The allowed values of an option; by default every number.
 struct Range {
   // Bounds.
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
@@ -28,7 +28,7 @@ inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};  
 inline constexpr Range kDecayRate{0, 1, false, true, true};              // decay rate of a moving average in float32
 inline constexpr Range kPositiveFloat{0, kInfinity, true, false, true};  // positive and finite in float32
 
-// A field with one text per value that is not an OptionRef type: an enum, or a method's name.
+// A field whose values are written as names: an enum, or a method.
 struct ChoiceRef {
   void* member;                                          // the field
   std::string (*get)(const void* member);                // its value as text
@@ -44,15 +44,15 @@ struct Option {
   OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
   Range range = {};                       // for numbers, and for each number in a list
-  std::vector<std::string> choices = {};  // allowed values, for an enum possibly not all of them; empty: any
-  std::string method = {};                // whose option it is, for messages; empty: of no method
+  std::vector<std::string> choices = {};  // allowed values, for an enum all or some of its names; empty: any
+  std::string method = {};                // method that the option belongs to, for messages; empty: none
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
-  std::string if_empty = {};              // what a message says of an empty text for the flag; empty: got nothing
+  std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
   std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   bool number_or_text = false;            // a text that may be a number, true or false in JSON
   bool host_specific = false;             // may differ between the processes of a run
-  // Replaces `choices`; applies in addition to those of an enum.
+  // Checks a text instead of `choices`; for an enum, in addition to `choices`. Throws an Error with `subject`.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;
 
   Option& with_flag(std::string text) { return flag = std::move(text), *this; }  // sets `flag`
@@ -69,10 +69,10 @@ struct Option {
 };
 
 // Collects the options of a struct: describe(OptionList&) adds each field. An enum E needs a function
-// std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values, counted from 0.
+// std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values 0, 1, …
 class OptionList : public std::vector<Option> {
  public:
-  // Adds a field that the struct keeps as `member`.
+  // Adds the field `member` of the struct.
   template <class T>
   Option& add(const std::string& name, T& member, std::string help, Range range = kAny) {
     OptionRef ref;
@@ -100,10 +100,10 @@ class OptionList : public std::vector<Option> {
   const Option* find_flag(const std::string& flag) const;  // null if not found
   std::vector<std::string> names() const;             // of the options, in order
 
-  std::string prefix, section;  // applied to options that are added next
+  std::string prefix, section;  // applied to options that are added later
 };
 
-// A value as written by the user. For command-line text, `data` is a string whatever the option's type.
+// A value as written by the user. For command-line text, `data` is a string for options of any type.
 struct OptionValue {
   // std::monostate: JSON null, an object, or a list of other values than numbers.
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
@@ -118,7 +118,7 @@ OptionValue json_value(const std::string& json);  // from one valid JSON value
 void assign(const Option& option, const OptionValue& value, const std::string& subject);
 std::string value_text(const Option& option);                        // "1e-08", "true", "birder", "30,60"
 std::string range_text(const Range& range);                          // " in [0, 1)", " of at least 1"; "" if unbounded
-// Throws as assign() if the option's current value is out of range or not one of the choices.
+// Throws like assign() if the option's current value is out of range or not one of the choices.
 void check_value(const Option& option, const std::string& subject);
 
 // Reads {"lr": 0.1, …} into the options. Throws an Error that begins with `subject` and names the key.

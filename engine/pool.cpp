@@ -163,15 +163,15 @@ Buffer Buffer::detached(int64_t bytes, Device device) {
 }
 
 void Buffer::attach(const Buffer& memory) const {
-  check(attachable(), "buffer: only one without memory of its own can be attached to other memory");
+  check(attachable(), "buffer: memory of a pool cannot be replaced; attach() needs a detached buffer");
   check(memory.bytes_ == bytes_ && memory.device_ == device_ && memory.data(), "buffer: ", memory.bytes_, " bytes on ",
-        memory.device_, " cannot be the memory of ", bytes_, " bytes on ", device_);
+        memory.device_, " were attached, expected ", bytes_, " bytes on ", device_);
   storage_->data = memory.storage_->data;
   storage_->owner = memory.storage_;
 }
 
 void Buffer::detach() const {
-  check(attachable(), "buffer: only attached memory can be detached");
+  check(attachable(), "buffer: memory of a pool cannot be detached; only attached memory can");
   storage_->data = nullptr;
   storage_->owner = nullptr;
 }

@@ -13,7 +13,7 @@
 
 namespace godwit {
 
-// Bytes of a Pool, and its calls of the system.
+// Statistics of a Pool.
 struct PoolStats {
   int64_t bytes_in_use = 0;        // requested bytes of live buffers
   int64_t peak_bytes_in_use = 0;   // since construction or reset_peak()
@@ -27,7 +27,7 @@ class MemorySource {
   virtual ~MemorySource() = default;
   virtual std::byte* allocate(int64_t bytes) = 0;   // aligned to 256 bytes; nullptr if out of memory
   virtual bool release(std::byte* data) = 0;        // false: it cannot be released now and stays allocated
-  virtual void recycle(std::byte*, int64_t) {}      // called before the pool reuses the bytes of a released block
+  virtual void recycle(std::byte*, int64_t) {}      // called when a block of the pool is released
   virtual Device device() const { return kCpu; }    // of the memory
   virtual std::string state() const { return ""; }  // available memory, for the out-of-memory message
 };
@@ -49,7 +49,7 @@ class Pool {
   void release(void* data, int64_t bytes);  // `bytes` as passed to allocate()
   void trim();  // returns segments without live blocks to the system, if the source can release them
   void reset_peak();  // sets the peak to the bytes in use
-  PoolStats stats() const;  // of this moment
+  PoolStats stats() const;  // at the time of the call
   Device device() const { return device_; }  // of the memory
 
  private:
@@ -80,11 +80,11 @@ class Buffer {
   Buffer(std::shared_ptr<std::byte> data, int64_t bytes);        // external CPU memory, not from a pool
   static Buffer detached(int64_t bytes, Device device = kCpu);   // has no memory until attach()
 
-  // All copies of a buffer from detached() use the memory of `memory` from now on, or have no memory again. Not
-  // thread-safe: no other thread may use the copies during the call.
+  // Gives the memory of `memory` to all copies of a buffer from detached(). Not thread-safe: no other thread may use
+  // the copies during the call.
   void attach(const Buffer& memory) const;
-  void detach() const;  // see attach()
-  bool attachable() const { return storage_ && !storage_->pool; }  // false if the buffer has memory of its own
+  void detach() const;  // takes the memory of all copies away; not thread-safe
+  bool attachable() const { return storage_ && !storage_->pool; }  // false if the buffer has memory of a pool
 
   std::byte* data() const { return storage_ ? storage_->data : nullptr; }            // first byte; null without memory
   int64_t bytes() const { return bytes_; }                                           // size

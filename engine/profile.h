@@ -9,12 +9,12 @@ namespace godwit {
 
 class Trace;
 
-// Scoped range. Without a Trace it costs a read of the context, and in a CUDA build an NVTX range.
+// Scoped range. Without a Trace, it costs one read of the context and, in a CUDA build, an NVTX range.
 class [[maybe_unused]] ProfileRange {
  public:
-  enum class Of : uint8_t { step, run };  // when a Trace records it: while it records steps, or always
+  enum class Of : uint8_t { step, run };  // a Trace records the range while it records steps, or always
 
-  // `name` must outlive the range. number: of a bucket or step, follows the name ("exchange 3"); -1: none.
+  // `name` must outlive the range. `number`: a bucket or step, appended to the name ("exchange 3"); -1: none.
   explicit ProfileRange(std::string_view name, int64_t number = -1, Of of = Of::step);
   ~ProfileRange();
   ProfileRange(const ProfileRange&) = delete;
@@ -27,8 +27,8 @@ class [[maybe_unused]] ProfileRange {
   Clock::time_point begin_{};
 };
 
-// A range in a GPU profiler. No effect in a CPU-only build.
+// Begins a range in a GPU profiler. No effect in a CPU-only build.
 void begin_nvtx_range(std::string_view name, int64_t number);
-void end_nvtx_range();  // of the calling thread's innermost range
+void end_nvtx_range();  // ends the calling thread's innermost range
 
 }  // namespace godwit

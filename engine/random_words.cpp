@@ -15,7 +15,7 @@
 #define GODWIT_ENGINE_PHILOX_KEYS
 namespace godwit {
 
-// The other three counter words and the round keys, in memory, from which vectors are filled by broadcast.
+// The other three counter words and the round keys, in memory, so that vectors are filled by broadcast loads.
 struct Philox {
   explicit Philox(const RngKey& rng) : step(rng.step), purpose(rng.purpose), sender(rng.sender) {
     for (uint32_t round = 0; round < 10; ++round) {

@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-// Adds the upper half of the lanes to the lower half until one is left; overwrites them.
+// Adds the upper half of the lanes to the lower half until one lane is left; overwrites the lanes.
 template <class C, size_t kLanes>
 GODWIT_INLINE inline C fold_lanes(C (&lanes)[kLanes]) {
   for (size_t half = kLanes / 2; half > 0; half /= 2)

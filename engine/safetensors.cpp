@@ -255,7 +255,7 @@ std::string tensor_header(const std::vector<TensorSource>& tensors, const std::m
   try {
     std::string text = dump_json(header);
     text.append((8 - text.size() % 8) % 8, ' ');  // data begins at a multiple of eight
-    check(text.size() <= kMaxHeader, path, ": a header of ", text.size(), " bytes, the limit is ", kMaxHeader);
+    check(text.size() <= kMaxHeader, path, ": the header has ", text.size(), " bytes, the limit is ", kMaxHeader);
     return text;
   } catch (const json::exception& error) {
     fail(path, ": a name or text of the metadata is not UTF-8: ", error.what());

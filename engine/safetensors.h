@@ -28,10 +28,10 @@ std::map<std::string, Tensor> map_safetensors(const std::string& path,
 // gives them. Throws an Error if index and files do not match.
 std::map<std::string, Tensor> map_weights(const std::string& path);
 
-// The file of each tensor, from the text of the index `path`. File names have no folder.
+// Parses the text of the index `path`: the file of each tensor, without a folder. Throws an Error if it is malformed.
 std::map<std::string, std::string> parse_safetensors_index(const std::string& text, const std::string& path);
 
-// The text of an index, as HuggingFace's transformers write and read it: the file of each tensor, and the bytes of all.
+// The text of an index in the format of HuggingFace's transformers: the file of each tensor, and the total bytes.
 std::string safetensors_index(const std::map<std::string, std::string>& file_of, int64_t bytes);
 
 // Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
@@ -40,7 +40,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
                       const std::map<std::string, std::string>& metadata = {},
                       const std::function<void(const void* data, uint64_t bytes)>& written = {});
 
-// A tensor of a file, whose values are not in memory yet.
+// A tensor to be written, whose values are not in memory yet.
 struct TensorSource {
   std::string name;                // in the file
   Shape shape;                     // of the values

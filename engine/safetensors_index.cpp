@@ -27,11 +27,11 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
         ": has no object \"weight_map\"");
   std::map<std::string, std::string> file_of;
   for (const auto& [name, file] : index["weight_map"].items()) {
-    check(file.is_string(), path, ": the file of ", excerpt(name), " is no string");
+    check(file.is_string(), path, ": the file of ", excerpt(name), " is not a string");
     const std::string file_name = file.get<std::string>();
     check(file_name.ends_with(".safetensors") && file_name.find('/') == std::string::npos &&
               printable(file_name) == file_name,
-          path, ": ", excerpt(file_name), " is no safetensors file in this folder");
+          path, ": ", excerpt(file_name), " is not the name of a safetensors file in this folder");
     file_of.emplace(name, file_name);
   }
   return file_of;
@@ -52,13 +52,14 @@ std::map<std::string, Tensor> map_weights(const std::string& path) {
     const std::string file_path = (folder / file).string();
     for (auto& [name, tensor] : map_safetensors(file_path)) {
       const auto entry = file_of.find(name);
-      check(entry != file_of.end() && entry->second == file, file_path, ": has ", excerpt(name),
-            ", which is not of this file according to ", path);
+      check(entry != file_of.end() && entry->second == file, file_path, ": contains ", excerpt(name),
+            ", which ", path, " does not list for this file");
       all.emplace(name, std::move(tensor));
     }
   }
   for (const auto& [name, file] : file_of)
-    check(all.contains(name), (folder / file).string(), ": has no ", excerpt(name), ", which ", path, " lists");
+    check(all.contains(name), (folder / file).string(), ": tensor ", excerpt(name), " is missing, but ", path,
+          " lists it");
   return all;
 }
 

@@ -12,7 +12,7 @@ namespace godwit {
 // Extents, outermost first.
 class Shape {
  public:
-  static constexpr int kMaxRank = 6;  // most extents
+  static constexpr int kMaxRank = 6;  // largest rank
 
   Shape() = default;  // a scalar: rank 0, one element
   Shape(std::initializer_list<int64_t> extents);

@@ -75,9 +75,9 @@ void Stream::synchronize() {
   done.block();
 }
 
-void Stream::wait_until_pending(size_t works) {
+void Stream::wait_until_pending(size_t tasks) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queue_.size() + (busy_ ? 1 : 0) <= works; });
+  changed_.wait(lock, [&] { return queue_.size() + (busy_ ? 1 : 0) <= tasks; });
 }
 
 void Stream::run(Context inherited) {

@@ -26,8 +26,8 @@ class Stream {
 
   void submit(std::function<void()> work);  // queues a task
   void wait();                              // blocks until all submitted tasks are done
-  void synchronize();                       // wait(); on a GPU also until it has finished their work
-  void wait_until_pending(size_t works);    // blocks until at most `works` tasks remain, or the queue has failed
+  void synchronize();                       // wait(), then blocks until the GPU has finished the tasks' work
+  void wait_until_pending(size_t tasks);    // blocks until at most `tasks` tasks remain, or the queue has failed
 
  private:
   void run(Context inherited);

@@ -15,7 +15,7 @@ constexpr int64_t kCopyGrain = 1 << 20;  // minimum bytes per thread
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
   check(shape.numel() <= std::numeric_limits<int64_t>::max() / size_of(dtype), "tensor: ", shape, " of ", dtype,
-        " is larger than any memory");
+        " has more than 2^63 - 1 bytes");
   return shape.numel() * size_of(dtype);
 }
 
@@ -95,7 +95,7 @@ Tensor Tensor::detached(Shape shape, DType dtype) {
 
 void Tensor::attach(const Tensor& memory) const {
   check(memory.dtype_ == dtype_ && memory.numel_ == numel_ && offset_ == 0 && memory.offset_ == 0, "attach: ", dtype_,
-        " ", shape_, " to ", memory.dtype_, " ", memory.shape_, "; both must be whole tensors of one size");
+        " ", shape_, " to ", memory.dtype_, " ", memory.shape_, "; expected two whole tensors of one type and size");
   buffer_.attach(memory.buffer_);
 }
 
@@ -188,17 +188,17 @@ double Tensor::item(int64_t i) const {
 
 void Tensor::refuse_cpu() const {
   fail("tensor ", shape_, " of ", dtype_, " is on ", device(),
-       ", but this operation runs only on the CPU; move it with ", "to(kCpu), or train with --device cpu");
+       ", but this operation runs only on the CPU; move the tensor with ", "to(kCpu), or train with --device cpu");
 }
 
 void Tensor::refuse_detached() const {
-  fail("tensor ", shape_, " of ", dtype_, ": has no memory now; a parameter that is sharded (zero3, hybrid) has its ",
-       "values while an operation reads it through Var::value()");
+  fail("tensor ", shape_, " of ", dtype_, " has no memory now; a sharded parameter (zero3, hybrid) has values only ",
+       "while an operation reads it through Var::value()");
 }
 
 void Tensor::refuse_cuda() const {
   fail("tensor ", shape_, " of ", dtype_, " is on the CPU; a kernel on ", context().device,
-       " cannot read it; move it with to(device)");
+       " cannot read it; move the tensor with to(device)");
 }
 
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name) {

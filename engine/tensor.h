@@ -21,7 +21,7 @@ class Tensor {
   static Tensor zeros(Shape shape, DType dtype = DType::f32);  // zeros on the context's device
   // Elements of this value, on the context's device.
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
-  // A copy of the values on the context's device. Throws unless the shape has so many elements.
+  // A copy of the values on the context's device. Throws if their number differs from that of the shape's elements.
   template <class T>
   static Tensor of(std::span<const T> values, Shape shape) {
     return from_host(values.data(), static_cast<int64_t>(values.size()), shape, dtype_of<T>);
@@ -79,13 +79,13 @@ class Tensor {
   // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
   // values have arrived. Copies to a GPU return once the source may be modified.
   void copy_from(const Tensor& source) const;
-  // A tensor from detached() and all its views use the memory of `memory`. See Buffer::attach().
+  // Gives the memory of `memory` to a tensor from detached() and all its views. See Buffer::attach().
   void attach(const Tensor& memory) const;
-  void detach() const;  // they use none again
+  void detach() const;  // takes the memory of the tensor and its views away
   bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
   bool attachable() const { return buffer_.attachable(); }     // from detached(), a view of it, or external memory
-  bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of the same memory
-  // Begins at the same address.
+  bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of one buffer
+  // Whether both begin at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
 

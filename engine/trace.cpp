@@ -36,7 +36,7 @@ int64_t Trace::dropped() const {
   return dropped_;
 }
 
-// The row of the calling thread.
+// The row of the calling thread; adds a row for a new thread.
 int Trace::row() {
   const auto found = std::find(threads_.begin(), threads_.end(), std::this_thread::get_id());
   if (found != threads_.end()) return static_cast<int>(found - threads_.begin());

@@ -13,25 +13,25 @@ namespace godwit {
 
 // An interval of one thread. Intervals of a thread nest.
 struct TraceEvent {
-  std::string name;                  // what the thread does
+  std::string name;                  // activity of the thread
   Clock::time_point begin{}, end{};  // of the interval
-  int64_t bucket = -1;    // of the parameters that it concerns; -1: none
-  std::string parameter;  // first one of the bucket
-  int64_t bytes = 0;      // of the bucket's gradient
-  int row = 0;            // thread, set by Trace::add()
+  int64_t bucket = -1;    // bucket of parameters that the interval concerns; -1: none
+  std::string parameter;  // first parameter of the bucket
+  int64_t bytes = 0;      // size of the bucket's gradient
+  int row = 0;            // row of the thread, set by Trace::add()
 };
 
-// The threads of a rank find it in Context::trace. Thread-safe.
+// Shared by the threads of a rank through Context::trace. Thread-safe.
 class Trace {
  public:
   // Starts or stops recording ranges of a step (ProfileRange::Of::step). Ranges of the run are always recorded.
   void record(bool steps) { recording_ = steps; }
   bool recording() const { return recording_; }  // whether ranges of steps are recorded
-  void name_thread(const std::string& name);     // of the calling thread: "compute"
-  void add(TraceEvent event);                    // of the calling thread; ignored beyond 100,000 events
+  void name_thread(const std::string& name);     // names the calling thread's row, such as "compute"
+  void add(TraceEvent event);                    // adds an event of the calling thread; drops it beyond 100,000 events
   std::vector<TraceEvent> events() const;        // in the order of their ends
   std::vector<std::string> rows() const;         // names of the threads
-  int64_t dropped() const;                       // events that were ignored
+  int64_t dropped() const;                       // number of dropped events
 
  private:
   int row();

@@ -30,8 +30,8 @@ GODWIT_INLINE inline void update_element(const F& f, int64_t i, T*... at) {
 
 }  // namespace detail
 
-// f(i, at[i]…) for i in [begin, end), on several threads. f is a functor with a const GODWIT_INLINE operator() that
-// takes the elements to update by reference. A read-only array may be one of the updated arrays.
+// Calls f(i, at[i]…) for i in [begin, end), on several threads. f is a functor with a const GODWIT_INLINE operator()
+// that takes the elements to update by reference. A read-only array may be one of the updated arrays.
 template <class F, class... T>
 void update_each(Cpu, const char*, int64_t begin, int64_t end, F f, T*... at) {
   const auto range = [=](int64_t first, int64_t last) GODWIT_INLINE {
@@ -64,7 +64,7 @@ template <class Formulas, class... T>
 void update_by_parts(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      Formulas formulas, T*... at);
 
-// update_by_parts() with two formulas by turns: `first`, `second`, `first` again, …
+// update_by_parts() with two alternating formulas: `first`, `second`, `first`, …
 template <class F, class... T>
 void update_by_turns(Cpu device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      F first, F second, T*... at) {

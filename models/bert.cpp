@@ -41,21 +41,21 @@ void check_input(const TextInput& input, const BertConfig& config) {
         "bert: ids must be int32 [batch, length] and not empty",
         ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
   check(ids.dim(1) <= config.max_position_embeddings, "bert: texts of ", ids.dim(1),
-        " tokens, max_position_embeddings is ", config.max_position_embeddings);
+        " tokens exceed max_position_embeddings ", config.max_position_embeddings);
   check(!token_type_ids.defined() || (token_type_ids.dtype() == DType::i32 && token_type_ids.shape() == ids.shape()),
-        "bert: token_type_ids must be int32 ", ids.shape(), " as ids");
+        "bert: token_type_ids must be int32 ", ids.shape(), " as ids are");
   check(!mask.defined() || (mask.dtype() == DType::u8 && mask.shape() == ids.shape()), "bert: mask must be uint8 ",
-        ids.shape(), " as ids");
+        ids.shape(), " as ids are");
   const auto in_range = [length = ids.dim(1)](const Tensor& numbers, int64_t limit, const char* name,
                                               const char* field) {
-    const auto all_are = [=, here = numbers.to(kCpu)] {
+    const auto check_all = [=, here = numbers.to(kCpu)] {
       const int32_t* value = here.data<int32_t>();
       for (int64_t i = 0; i < here.numel(); ++i)
         check(value[i] >= 0 && value[i] < limit, "bert: ", name, " [", i / length, ", ", i % length, "] is ", value[i],
-              ", it must be in [0, ", field, " ", limit, ")");
+              ", expected [0, ", field, " ", limit, ")");
     };
-    all_are();
-    on_replay(all_are);
+    check_all();
+    on_replay(check_all);
   };
   in_range(ids, config.vocab_size, "id", "vocab_size");
   if (token_type_ids.defined()) in_range(token_type_ids, config.type_vocab_size, "type", "type_vocab_size");
@@ -147,7 +147,7 @@ class Bert::Layer : public nn::Module {
 
  private:
   Var attend(const Var& x, const TextInput& input, const Dropouts& dropouts) const {
-    // Buckets begin with the last parameter. In this order, the distances in memory are equal and positive.
+    // Buckets begin with the last parameter. In this order, the stride in memory is constant and positive.
     const Var vkq = ops::joined_linear(x, {value_.as_parameters(), key_.as_parameters(), query_.as_parameters()});
     const auto options = dropouts.attention(config_.attention_probs_dropout_prob, site_);
     return ops::self_attention(vkq, input.ids.dim(0), config_.num_attention_heads, options, input.mask,
@@ -221,7 +221,7 @@ BertLMHead::BertLMHead(const BertConfig& config, const Bert& bert)
 }
 
 Var BertLMHead::operator()(const Var& hidden, const Tensor& positions) const {
-  check(positions.defined() && positions.numel() > 0, "bert: no masked position, there must be one in a batch");
+  check(positions.defined() && positions.numel() > 0, "bert: no masked position in the batch; expected at least one");
   const Var x = norm_(activate(activation_, dense_(ops::embedding(positions, hidden))));
   return ops::cast(ops::linear(x, words_, bias_), compute_dtype(x.dtype()));
 }

@@ -59,7 +59,7 @@ class BertHead : public BertModule {
   const Bert& bert() const { return bert_; }  // embeddings and encoder
 
  protected:
-  // `architecture`: HuggingFace's name of the class.
+  // `architecture`: HuggingFace's class name.
   BertHead(const BertConfig& config, std::string architecture, bool pooler);
 
   Bert bert_;  // embeddings and encoder
@@ -69,7 +69,8 @@ class BertHead : public BertModule {
 class BertLMHead : public nn::Module {
  public:
   BertLMHead(const BertConfig& config, const Bert& bert);  // shares word_embeddings() of `bert`
-  // positions: int32 [masked], row indices of hidden [batch·length, hidden_size] -> [masked, vocab_size], not bfloat16.
+  // positions: int32 [masked], row indices of hidden [batch·length, hidden_size] -> [masked, vocab_size] of the
+  // parameters' type.
   Var operator()(const Var& hidden, const Tensor& positions) const;
 
  private:

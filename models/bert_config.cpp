@@ -14,7 +14,7 @@ namespace godwit {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;  // for what is written: it searches its members one by one
+using nlohmann::ordered_json;  // for output only: a search takes linear time
 
 // Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of 64, intermediate layers of four widths.
 const std::vector<std::pair<std::string, BertConfig>>& table() {
@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string, BertConfig>>& table() {
   return rows;
 }
 
-// The whole numbers of config.json, their members and the largest value that is taken: sizes stay far from overflow.
+// The integers of config.json with their largest values, which keep sizes far from overflow.
 struct Size {
   const char* name;
   int64_t BertConfig::*member;
@@ -61,7 +61,7 @@ void read_labels(const ConfigReader& reader, std::vector<std::string>* labels) {
   if (!names) {
     auto count = static_cast<int64_t>(labels->size());
     reader.integer("num_labels", &count);
-    constexpr int64_t kMost = 1 << 16;  // limits the memory for names that are not in the file
+    constexpr int64_t kMost = 1 << 16;  // limits the memory for generated names
     if (count < 1 || count > kMost) reader.wrong("num_labels", json(count), "must be from 1 to ", kMost);
     labels->clear();
     for (int64_t i = 0; i < count; ++i) labels->push_back("LABEL_" + std::to_string(i));
@@ -100,7 +100,7 @@ void check_bert_config(const BertConfig& config) {
   bool known = false;
   for (const std::string& name : kActivations) known = known || name == config.hidden_act;
   if (!known)
-    fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not computed here",
+    fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not supported",
          did_you_mean(config.hidden_act, kActivations));
   check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
   check_probability("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
@@ -122,10 +122,10 @@ void check_bert_config(const BertConfig& config) {
 BertConfig read_bert_config(const std::string& path) {
   const ConfigReader reader(path);
   const std::string& file = reader.file();
-  reader.only("model_type", "bert", "only BERT is read here");
-  reader.only("position_embedding_type", "absolute", "relative positions are not computed here");
-  reader.only("is_decoder", false, "only encoders are computed here");
-  reader.only("add_cross_attention", false, "only encoders are computed here");
+  reader.only("model_type", "bert", "only BERT is supported");
+  reader.only("position_embedding_type", "absolute", "relative positions are not supported");
+  reader.only("is_decoder", false, "only encoders are supported");
+  reader.only("add_cross_attention", false, "only encoders are supported");
   BertConfig config;
   for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
   reader.text("hidden_act", &config.hidden_act);
@@ -163,7 +163,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
   std::unordered_map<std::string, int64_t> ids;
   for (int64_t i = 0; i < classes; ++i) {
     const auto [first, added] = ids.emplace(names[static_cast<size_t>(i)], i);
-    check(added, file, ": id2label: \"", excerpt(first->first), "\" stands for both ", first->second, " and ", i);
+    check(added, file, ": id2label: \"", excerpt(first->first), "\" is the name of both ", first->second, " and ", i);
   }
   const json* inverse = reader.find("label2id");
   if (!inverse) return names;
@@ -179,7 +179,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
 
 namespace {
 
-// The last of two equal labels counts, in the place of the first.
+// Index of each label. Equal labels have the index of the last one, at the position of the first one.
 ordered_json numbers_of(const std::vector<std::string>& labels) {
   std::unordered_map<std::string, size_t> last;
   for (size_t i = 0; i < labels.size(); ++i) last[labels[i]] = i;

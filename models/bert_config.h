@@ -15,23 +15,23 @@ struct BertConfig {
   int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12;
   int64_t intermediate_size = 3072;  // of the feed-forward layers
   std::string hidden_act = "gelu";  // erf form; gelu_new or gelu_pytorch_tanh (tanh form), relu, tanh
-  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;  // of activations and embeddings; of attention
+  // Dropout of activations and embeddings, and of attention probabilities.
+  double hidden_dropout_prob = 0.1, attention_probs_dropout_prob = 0.1;
   std::optional<double> classifier_dropout;  // before the classifier; none: hidden_dropout_prob
   int64_t max_position_embeddings = 512, type_vocab_size = 2;  // rows of the tables of positions and token types
-  std::optional<int64_t> pad_token_id = 0;  // its embedding starts at 0 and gets no gradient as an input
+  std::optional<int64_t> pad_token_id = 0;  // padding; its embedding starts at 0 and gets no gradient as an input
   double initializer_range = 0.02, layer_norm_eps = 1e-12;  // deviation of the initial weights; added to variances
   std::vector<std::string> labels{"LABEL_0", "LABEL_1"};  // of a sequence classifier (id2label)
   bool tie_word_embeddings = true;                        // must be true for heads that predict masked words
 
-  DType dtype = DType::f32;  // or f64; bf16: of activations within the encoder, the rest stays float32
+  DType dtype = DType::f32;  // or f64; bf16: activations within the encoder, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
-  // The first `recompute` layers keep only their input for the backward pass, which computes them again: less memory,
-  // the same gradients.
+  // The backward pass computes the activations of the first `recompute` layers again: less memory, the same gradients.
   int64_t recompute = 0;
 };
 
 std::vector<std::string> bert_names();            // bert_tiny mini small medium base large
-BertConfig bert_config(const std::string& name);  // throws for an unknown name, naming the nearest
+BertConfig bert_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
 
 // Throws for invalid settings, naming the field and its value.
 void check_bert_config(const BertConfig& config);

@@ -18,10 +18,10 @@ class ConfigReader {
 
   const std::string& file() const { return file_; }    // path of the file
   const nlohmann::json* find(const char* name) const;  // null if the field is missing
-  bool is_null(const char* name) const {               // whether it is there and null
+  bool is_null(const char* name) const {               // whether the field exists and is null
     return object_.contains(name) && object_[name].is_null();
   }
-  ConfigReader nested(const char* name) const;  // the fields of an object; throws unless the field is one
+  ConfigReader nested(const char* name) const;  // the fields of an object; throws unless the field is an object
   void require(const char* name) const;         // throws if the field is missing
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
@@ -33,7 +33,7 @@ class ConfigReader {
   void boolean(const char* name, bool* to) const;
   void text(const char* name, std::string* to) const;
   void tokens(const char* name, std::vector<int64_t>* to) const;  // an id or a list of ids; null: no ids
-  // Throws if the field has another value, with the reason.
+  // Throws with the reason `why` if the field has another value than `supported`.
   void only(const char* name, const nlohmann::json& supported, const char* why) const;
 
  private:

@@ -13,7 +13,7 @@ constexpr int64_t kMaxConfigMib = 16;  // of a config.json; id2label may be long
 
 json parse(const std::string& path) {
   std::error_code error;
-  check(std::filesystem::exists(path, error), path, ": is not there");
+  check(std::filesystem::exists(path, error), path, ": does not exist");
   check(std::filesystem::is_regular_file(path, error), path, ": is not a regular file");
   const std::string text = read_text_file(path, kMaxConfigMib, "; expected a config.json");
   check_json(text, path + ":", {.depth = 32});
@@ -47,7 +47,7 @@ void ConfigReader::require(const char* name) const { check(find(name) != nullptr
 void ConfigReader::integer(const char* name, int64_t* to) const {
   if (const json* value = find(name)) {
     if (!value->is_number_integer() || (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX))
-      wrong(name, *value, "must be a whole number");
+      wrong(name, *value, "must be an integer");
     *to = value->get<int64_t>();
   }
 }
@@ -68,7 +68,7 @@ void ConfigReader::boolean(const char* name, bool* to) const {
 
 void ConfigReader::text(const char* name, std::string* to) const {
   if (const json* value = find(name)) {
-    if (!value->is_string()) wrong(name, *value, "must be a text");
+    if (!value->is_string()) wrong(name, *value, "must be a string");
     *to = value->get<std::string>();
   }
 }
@@ -80,7 +80,7 @@ void ConfigReader::tokens(const char* name, std::vector<int64_t>* to) const {
   to->clear();
   for (const json& id : value->is_array() ? *value : json::array({*value})) {
     if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > INT64_MAX))
-      wrong(name, *value, "must be a whole number or a list of them");
+      wrong(name, *value, "must be an integer or a list of integers");
     to->push_back(id.get<int64_t>());
   }
 }

@@ -45,7 +45,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
   const double largest = logit(tokens[0]);
   for (size_t i = 0; i < k; ++i) p[i] = std::exp((logit(tokens[i]) - largest) / options.temperature);
   const double all = std::accumulate(p.begin(), p.end(), 0.0);
-  double kept = 0;  // the sum of the tokens that top_p keeps
+  double kept = 0;  // sum over the tokens that top_p keeps
   size_t n = 0;
   while (n < k && (n == 0 || kept < options.top_p * all)) kept += p[n++];
   double rest = uniform * kept;
@@ -68,7 +68,7 @@ std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_
   const NoGrad no_grad;
   RandomStream random(options.seed, Purpose::sample);
   std::vector<int32_t> text(prompt.begin(), prompt.end()), result;
-  size_t read = 0;  // tokens in the cache end here
+  size_t read = 0;  // index of the first token after those in the cache
   KeyValueCache cache = model.make_cache(std::min(positions, std::ssize(prompt) + std::min(count, positions)));
   while (std::ssize(result) < count) {
     if (cache.length() + std::ssize(text) - static_cast<int64_t>(read) > positions) {

@@ -1,4 +1,4 @@
-// Generation of text with a language model, one token after the other.
+// Generation of text with a language model, token by token.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace godwit {
 
-// How the next token is drawn from the network's probabilities.
+// Options for the draw of the next token from the network's probabilities.
 struct SampleOptions {
-  double temperature = 1;  // the logits are divided by it; 0: always the most probable token
+  double temperature = 1;  // divisor of the logits; 0: always the most probable token
   int64_t top_k = 0;       // only the k most probable tokens; 0: all
   double top_p = 1;        // only the most probable tokens that together reach this probability
   uint64_t seed = 1;       // of the draws
@@ -30,7 +30,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
 // depends only on weights, prompt, vocabulary and options. Reads each token once, with a key-value cache. If the text
 // fills all positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the
 // prompt is empty, longer than the positions, or has a token outside of the network's vocabulary, or if `vocabulary`
-// exceeds its outputs.
+// exceeds the network's outputs.
 std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
                               int64_t vocabulary, const SampleOptions& options,
                               std::span<const int32_t> ends = {}, const std::function<void(int32_t)>& each = {});

@@ -25,7 +25,7 @@ Var activate(const std::string& name, const Var& x) {
 
 }  // namespace
 
-// Self-attention and a two-layer MLP per token; each reads a normalized input, and its output is added to that input.
+// Self-attention and a two-layer MLP per token. Each normalizes its input and adds its output to the input.
 class Gpt2::Layer : public nn::Module {
  public:
   Layer(const Gpt2Config& c, int64_t number)

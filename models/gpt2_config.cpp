@@ -62,7 +62,7 @@ ordered_json to_json(const Gpt2Config& config) {
   return object;
 }
 
-// A token id that may be null; missing: `standard`.
+// A token id, none if it is null; `standard` if it is missing.
 std::optional<int64_t> read_token(const ConfigReader& reader, const char* name, int64_t standard) {
   if (reader.is_null(name)) return std::nullopt;
   int64_t id = standard;

@@ -18,14 +18,13 @@ struct Gpt2Config {
   double embd_pdrop = 0.1, attn_pdrop = 0.1, resid_pdrop = 0.1;  // dropout: embeddings, attention, residual outputs
   double initializer_range = 0.02;                               // standard deviation of the initial weights
   double layer_norm_epsilon = 1e-5;                              // added to variances
-  std::optional<int64_t> bos_token_id = {};  // of the beginning of a text, for transformers; none: written as null
-  std::optional<int64_t> eos_token_id = {};  // of its end; none: written as null
-  std::optional<int64_t> pad_token_id = {};  // of padding, for transformers; none: not written
+  std::optional<int64_t> bos_token_id = {};  // beginning of a text, for transformers; none: written as null
+  std::optional<int64_t> eos_token_id = {};  // end of a text; none: written as null
+  std::optional<int64_t> pad_token_id = {};  // padding, for transformers; none: not written
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
-  // The first `recompute` layers keep only their input for the backward pass, which computes them again: less memory,
-  // the same gradients.
+  // The backward pass computes the activations of the first `recompute` layers again: less memory, the same gradients.
   int64_t recompute = 0;
 
   int64_t inner() const { return n_inner.value_or(4 * n_embd); }  // width of the feed-forward layers
@@ -33,7 +32,7 @@ struct Gpt2Config {
 
 // gpt2_nano, gpt2_micro (nanoGPT's character-level networks), gpt2, gpt2_medium, gpt2_large, gpt2_xl.
 std::vector<std::string> gpt2_names();
-Gpt2Config gpt2_config(const std::string& name);  // throws for an unknown name, naming the nearest
+Gpt2Config gpt2_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
 
 // Throws if the settings are invalid, naming the field and its value.
 void check_gpt2_config(const Gpt2Config& config);

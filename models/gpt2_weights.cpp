@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kPrefix = "transformer.";
 constexpr const char *kTokens = "transformer.wte.weight", *kHead = "lm_head.weight";
 
-// The field of config.json behind an extent of a tensor, in HuggingFace's layout.
+// The field of config.json that determines an extent of a tensor, in HuggingFace's layout.
 const char* field_of(std::string_view name, int dimension) {
   const auto contains = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (contains("wte") && dimension == 0) return "vocab_size";

@@ -14,20 +14,20 @@ namespace godwit {
 class ImageModel : public nn::Module {
  public:
   // Images [n, h, w, channels] -> logits [n, classes], both of the parameters' type. `run` keys the dropout masks;
-  // null: nothing is dropped. Throws if the images have another type or shape than the network takes.
+  // null: nothing is dropped. Throws if the network does not accept the images' type or shape.
   virtual Var forward(const Var& x, const DropoutContext* run = nullptr) const = 0;
   virtual int64_t smallest_image() const = 0;  // minimum height and width of the images
-  // The name of this network's tensor for a tensor in a weight file; for files of other libraries.
+  // This network's name of a tensor in a weight file; for files of other libraries.
   virtual std::string tensor_name(const std::string& in_file) const { return in_file; }
 
  protected:
   // Throws unless x is [n, h, w, channels] of the parameters' type, and h and w are at least `smallest`. Messages begin
-  // with `model`; `hint` ends the one about small images.
+  // with `model`; `hint` ends the message about small images.
   static void check_images(const char* model, const Var& x, int64_t channels, DType dtype, int64_t smallest,
                            const std::string& hint = "");
 };
 
-// Settings of make_image_model(). A network ignores those of other networks.
+// Settings of make_image_model(). A network ignores the settings of other networks.
 struct ImageModelOptions {
   Shape image{224, 224, 3};  // height, width and channels of the images
   int64_t classes = 1000;    // number of logits
@@ -35,8 +35,8 @@ struct ImageModelOptions {
   uint64_t seed = 1;         // for the initial parameters
   bool small_stem = false, zero_init_residual = false;  // ResNet: see ResNetConfig
   int64_t patch_size = 0;               // ViT: side of a patch; 0: 16, or 8 for images below 128 pixels, 4 below 64
-  int64_t layers = 0;                   // ViT: number of layers; 0: the network's
-  std::optional<double> dropout = {};   // VGG and ViT: see VggConfig and VitConfig; none: the network's
+  int64_t layers = 0;                   // ViT: number of layers; 0: the network's default
+  std::optional<double> dropout = {};   // VGG and ViT: see VggConfig and VitConfig; none: the network's default
 };
 
 std::vector<std::string> image_model_names();  // of resnet.h, vgg.h and vit.h

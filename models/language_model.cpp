@@ -19,7 +19,8 @@ KeyValueCache::KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DT
 
 std::pair<Tensor, Tensor> KeyValueCache::append(int64_t layer, const Tensor& keys, const Tensor& values) {
   const int64_t count = keys.dim(0);
-  check(length_ + count <= capacity_, "key-value cache: ", length_ + count, " tokens, the capacity is ", capacity_);
+  check(length_ + count <= capacity_, "key-value cache: ", length_ + count, " tokens exceed the capacity of ",
+        capacity_);
   const Tensor &k = keys_[static_cast<size_t>(layer)], &v = values_[static_cast<size_t>(layer)];
   k.rows(length_, count).copy_from(keys);
   v.rows(length_, count).copy_from(values);
@@ -39,8 +40,8 @@ Var LanguageModel::training_loss(const Tensor& ids, const Tensor& labels, const 
 }
 
 KeyValueCache LanguageModel::make_cache(int64_t capacity) const {
-  check(capacity <= sizes_.positions, sizes_.name, ": a cache for ", capacity, " tokens, ", sizes_.positions_field,
-        " is ", sizes_.positions);
+  check(capacity <= sizes_.positions, sizes_.name, ": a cache for ", capacity, " tokens exceeds ",
+        sizes_.positions_field, " ", sizes_.positions);
   return {sizes_.layers, capacity, sizes_.key_width, sizes_.dtype};
 }
 
@@ -50,13 +51,13 @@ void LanguageModel::check_ids(const Tensor& ids, int64_t first) const {
         ": ids must be int32 [batch, length] and not empty",
         ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
   const int64_t length = ids.dim(1);
-  check(first + length <= sizes_.positions, sizes_.name, ": a text of ", first + length, " tokens, ",
-        sizes_.positions_field, " is ", sizes_.positions);
+  check(first + length <= sizes_.positions, sizes_.name, ": a text of ", first + length, " tokens exceeds ",
+        sizes_.positions_field, " ", sizes_.positions);
   const auto all_known = [=, name = sizes_.name, limit = sizes_.vocab_size, here = ids.to(kCpu)] {
     const int32_t* id = here.data<int32_t>();
     for (int64_t i = 0; i < here.numel(); ++i)
       check(id[i] >= 0 && id[i] < limit, name, ": token [", i / length, ", ", i % length, "] is ", id[i],
-            ", it must be in [0, vocab_size ", limit, ")");
+            ", expected [0, vocab_size ", limit, ")");
   };
   all_known();
   on_replay(all_known);

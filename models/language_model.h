@@ -13,29 +13,29 @@ namespace godwit {
 // Keys and values of the tokens that a network has read, for generation: one text of at most `capacity` tokens.
 class KeyValueCache {
  public:
-  // `width`: of all heads of keys together. Throws unless all sizes are positive.
+  // `width`: total width of the key heads. Throws unless all sizes are positive.
   KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DType dtype);
 
   int64_t length() const { return length_; }      // tokens so far
   int64_t capacity() const { return capacity_; }  // limit of length()
   // Appends rows [new, width] of a layer. Returns all of its keys and values so far, [length() + new, width].
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& keys, const Tensor& values);
-  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended so many rows
+  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended this many rows
 
  private:
   int64_t capacity_, length_ = 0;
   std::vector<Tensor> keys_, values_;  // by layer, [capacity, width]
 };
 
-// What programs and generate() need of a model.
+// The interface of decoders for programs and generate().
 class LanguageModel : public nn::Module {
  public:
   // Sizes of a model.
   struct Sizes {
-    std::string name;             // begins messages
+    std::string name;             // of the model, for messages
     int64_t vocab_size;           // outputs per position
     int64_t positions;            // longest text
-    const char* positions_field;  // of config.json, which limits `positions`
+    const char* positions_field;  // field of config.json that limits `positions`
     int64_t layers, key_width;    // layers, and columns of the keys of a layer
     DType dtype;                  // of the layers' activations
   };
@@ -46,17 +46,17 @@ class LanguageModel : public nn::Module {
   virtual Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const = 0;
   // Hidden states of ids [1, new], which continue the tokens in the cache. Requires gradients to be disabled.
   virtual Var forward(const Tensor& ids, KeyValueCache& cache) const = 0;
-  Var logits(const Var& hidden) const;  // [n, width] -> [n, vocab_size], not bfloat16
+  Var logits(const Var& hidden) const;  // [n, width] -> [n, vocab_size] of the parameters' type
   // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` do not count. Large
   // logits are computed in parts: ops::linear_cross_entropy().
   Var loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore = std::nullopt) const;
   // The loss that training minimizes: loss() of forward(ids, run), and the terms that a model adds.
   virtual Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const;
-  KeyValueCache make_cache(int64_t capacity) const;  // an empty cache for so many tokens, at most the positions
+  KeyValueCache make_cache(int64_t capacity) const;  // empty; throws if `capacity` exceeds the positions
 
  protected:
   explicit LanguageModel(const Sizes& sizes) : sizes_(sizes) {}  // for models
-  // Throws unless ids are valid and continue `first` earlier tokens. Checks again in a replayed step.
+  // Throws unless ids are valid after `first` earlier tokens. Each replay of a CUDA graph checks again.
   void check_ids(const Tensor& ids, int64_t first) const;
   // Throws unless gradients are disabled and ids are one text, as a key-value cache requires.
   void check_continuation(const Tensor& ids) const;

@@ -15,8 +15,9 @@ namespace godwit {
 // The settings of one of the models.
 using LanguageModelConfig = std::variant<Gpt2Config, LlamaConfig>;
 
-std::vector<std::string> language_model_names();                     // gpt2_names() and llama_names()
-LanguageModelConfig language_model_config(const std::string& name);  // throws for an unknown name, naming the nearest
+std::vector<std::string> language_model_names();  // gpt2_names() and llama_names()
+// Throws for an unknown name, suggesting the nearest.
+LanguageModelConfig language_model_config(const std::string& name);
 
 // Reads a config.json, or the one in a folder, by its model_type. Throws an Error naming file, field and value if the
 // architecture is not supported, or if a field is malformed.

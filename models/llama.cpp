@@ -81,8 +81,8 @@ class FeedForward : public nn::Module {
 
 }  // namespace
 
-// Attention and a feed-forward layer or a mixture of experts; each reads a normalized input, and its output is added to
-// that input.
+// Attention and a feed-forward layer or a mixture of experts. Each normalizes its input and adds its output to the
+// input.
 class Llama::Layer : public nn::Module {
  public:
   Layer(const LlamaConfig& c, int64_t number)

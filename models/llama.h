@@ -32,7 +32,7 @@ class Llama : public LanguageModel {
   void load(const std::string& path) const override;
   void save(const std::string& folder) const override;
   class Layer;
-  const RotaryTable& rotations(int64_t positions) const;  // of at least so many positions
+  const RotaryTable& rotations(int64_t positions) const;  // of at least this many positions
 
   const LlamaConfig config_;
   nn::Embedding tokens_;

@@ -282,7 +282,7 @@ void check_llama_config(const LlamaConfig& config) {
   check(config.recompute >= 0 && config.recompute <= config.num_hidden_layers, name,
         ": recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", it is ", config.recompute);
   check(config.recompute == 0 || !config.has_experts(), name,
-        ": layers with experts are not computed again; leave recompute out");
+        ": recompute is ", config.recompute, ", but layers with experts cannot be recomputed; expected 0");
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64, name,
         ": dtype must be f32, bf16 or f64, it is ", config.dtype);
 }

@@ -19,7 +19,7 @@ struct LlamaConfig {
   std::optional<int64_t> num_key_value_heads = {};           // divides num_attention_heads; none: equal
   std::optional<int64_t> head_dim = {};                      // none: hidden_size / num_attention_heads
   RotaryScaling rope = {};                                   // rotary positions
-  std::optional<int64_t> sliding_window = {};                // mistral, qwen2, mixtral: longer texts are refused
+  std::optional<int64_t> sliding_window = {};                // mistral, qwen2, mixtral: longer texts are rejected
   int64_t max_window_layers = 28;                            // qwen2: kept for transformers
   bool tie_word_embeddings = false;                        // the output layer shares the weight of the token embedding
   bool attention_bias = false;                             // q, k, v and o have biases; qwen2: q, k and v always do
@@ -29,9 +29,9 @@ struct LlamaConfig {
   double initializer_range = 0.02;                         // standard deviation of the initial weights
   int64_t num_local_experts = 0, num_experts_per_tok = 2;  // mixtral: experts of a layer; experts that a token uses
   double router_aux_loss_coef = 0.001;                     // mixtral: weight of the load-balancing loss in training
-  std::optional<int64_t> bos_token_id = {};  // of the beginning of a text, for transformers; none: written as null
-  std::vector<int64_t> eos_token_id = {};    // of its end
-  std::optional<int64_t> pad_token_id = {};  // of padding, for transformers; none: not written
+  std::optional<int64_t> bos_token_id = {};  // beginning of a text, for transformers; none: written as null
+  std::vector<int64_t> eos_token_id = {};    // end of a text
+  std::optional<int64_t> pad_token_id = {};  // padding, for transformers; none: not written
 
   DType dtype = DType::f32;  // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;         // of the initial parameters
@@ -44,13 +44,13 @@ struct LlamaConfig {
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
   bool has_experts() const { return model_type == "mixtral"; }  // whether the feed-forward layers are mixtures
   int64_t positions() const;            // longest text: max_position_embeddings, or a shorter sliding window
-  const char* positions_field() const;  // the field that limits it
+  const char* positions_field() const;  // the field that limits positions()
 };
 
 // llama_nano and llama_micro (as large as gpt2_nano and gpt2_micro), llama3_1b, llama3_8b, mistral_7b, qwen2_0_5b,
 // mixtral_nano, mixtral_8x7b.
 std::vector<std::string> llama_names();
-LlamaConfig llama_config(const std::string& name);  // throws for an unknown name, naming the nearest
+LlamaConfig llama_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
 
 std::vector<std::string> llama_types();  // supported values of model_type
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *kTokens = "model.embed_tokens.weight", *kHead = "lm_head.weight";
 
-// The field of config.json behind an extent of a tensor.
+// The field of config.json that determines an extent of a tensor.
 const char* field_of(std::string_view name, int dimension) {
   struct Row {
     const char *part, *first, *second;

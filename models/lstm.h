@@ -1,4 +1,4 @@
-// LSTM language models: of Zaremba et al. 2014 and, without its regularizers of activations, of Merity et al. 2017.
+// LSTM language models of Zaremba et al. 2014 and of Merity et al. 2017, the latter without activation regularizers.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace godwit {
 
-// Sizes, dropout and initialization of an LSTM language model. Fractions are of dropped values.
+// Sizes, dropout and initialization of an LSTM language model. Dropouts are fractions of dropped values.
 struct LstmConfig {
   int64_t vocab_size = 10000;             // number of tokens
   int64_t embedding = 650, hidden = 650;  // widths of the embedding and of the layers
@@ -21,12 +21,12 @@ struct LstmConfig {
   double weight_dropout = 0;      // of the recurrent weights
   double init_range = 0.05;       // embeddings, output weights: uniform in ± this; the output's bias is 0
   double recurrent_range = 0.05;  // LSTM weights and biases: uniform in ± this; 0: 1/√width, as in torch.nn.LSTM
-  DType dtype = DType::f32;       // or f64; bf16: of activations of the layers, the rest stays float32
+  DType dtype = DType::f32;       // or f64; bf16: activations of the layers, the rest stays float32
   uint64_t seed = 1;              // of the initial parameters
 };
 
 std::vector<std::string> lstm_names();            // lstm_small medium large (Zaremba), lstm_awd (Merity)
-LstmConfig lstm_config(const std::string& name);  // throws for an unknown name, naming the nearest
+LstmConfig lstm_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
 
 // Embedding, dropout, LSTM layers, dropout, output layer. Parameters: encoder.weight, rnn.weight_ih_l0, …,
 // decoder.weight unless tied, decoder.bias.
@@ -35,7 +35,7 @@ class LstmLanguageModel : public nn::Module {
   using State = nn::Lstm::State;  // of all layers
   // Result of a pass.
   struct Output {
-    Var logits;   // [time·batch, vocab_size], not bfloat16
+    Var logits;   // [time·batch, vocab_size] of the parameters' type
     State state;  // after the last step
   };
 

@@ -13,11 +13,11 @@ namespace godwit {
 // The routers' results of a forward pass, one entry per layer.
 struct RoutedTokens {
   std::vector<Var> probabilities;       // [n, experts]
-  std::vector<ExpertRouting> routings;  // of the tokens
+  std::vector<ExpertRouting> routings;  // the experts of each token
 };
 
-// Each token's output is the sum of its num_experts_per_tok most probable experts, weighted by their probabilities,
-// which are divided by their sum. No token is dropped.
+// Each token's output is the sum of its num_experts_per_tok most probable experts' outputs, weighted by the normalized
+// probabilities of these experts. No token is dropped.
 class MixtureOfExperts : public nn::Module {
  public:
   explicit MixtureOfExperts(const LlamaConfig& config);  // weights are zero

@@ -14,14 +14,14 @@ namespace {
 
 constexpr const char* kWordEmbeddings = "embeddings.word_embeddings.weight";
 constexpr const char* kDecoderWeight = "cls.predictions.decoder.weight";  // tied to the word embeddings
-constexpr const char* kDecoderBias = "cls.predictions.decoder.bias";      // another name of the next
+constexpr const char* kDecoderBias = "cls.predictions.decoder.bias";      // older name of kPredictionBias
 constexpr std::pair<const char*, const char*> kOldNames[] = {{"LayerNorm.gamma", "LayerNorm.weight"},
                                                              {"LayerNorm.beta", "LayerNorm.bias"}};
 constexpr const char* kPredictionBias = "cls.predictions.bias";
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// The name that a tensor has in every file and model: without "bert.", and as today's version calls it.
+// The name of a tensor without "bert.", in the spelling of the current version.
 std::string plain_name(std::string name) {
   if (name.starts_with("bert.")) name.erase(0, 5);
   for (const auto& [old, now] : kOldNames)
@@ -31,7 +31,7 @@ std::string plain_name(std::string name) {
 
 bool of_body(const std::string& name) { return name.starts_with("embeddings.") || name.starts_with("encoder."); }
 
-// The field of config.json behind an extent of a tensor.
+// The field of config.json that determines an extent of a tensor.
 const char* field_of(std::string_view name, int dimension) {
   struct Row {
     const char *part, *first, *second;
@@ -49,7 +49,7 @@ const char* field_of(std::string_view name, int dimension) {
   return kHidden;
 }
 
-// The file's tensors by their plain names; the ones that hold no weights are left out.
+// The file's weights by their plain names.
 std::map<std::string, Tensor> read_plain(const std::string& file) {
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : map_weights(file)) {
@@ -60,27 +60,27 @@ std::map<std::string, Tensor> read_plain(const std::string& file) {
   return tensors;
 }
 
-// A decoder beside the embeddings: they must be one, as in this model.
+// Removes tied tensors of the decoder. Throws if one differs from the tensor to which it is tied.
 void drop_tied(const std::string& file, std::map<std::string, Tensor>* tensors) {
   if (auto bias = tensors->extract(kDecoderBias)) {
     const auto own = tensors->find(kPredictionBias);
     check(own == tensors->end() || same_bits(own->second, bias.mapped()), file, ": ", kDecoderBias, " differs from ",
-          kPredictionBias, ", they must be one");
+          kPredictionBias, "; expected equal values");
     bias.key() = kPredictionBias;
     tensors->insert(std::move(bias));
   }
   if (const auto weight = tensors->extract(kDecoderWeight)) {
     const auto words = tensors->find(kWordEmbeddings);
     check(words == tensors->end() || same_bits(words->second, weight.mapped()), file, ": ", kDecoderWeight,
-          " differs from ", kWordEmbeddings, ", they must be one (tie_word_embeddings)");
+          " differs from ", kWordEmbeddings, "; expected equal values (tie_word_embeddings)");
   }
 }
 
 }  // namespace
 
 std::string LoadReport::str() const {
-  std::string text = std::to_string(loaded) + " tensors loaded;" + listed(missing, "missing, left as they were") +
-                     listed(unexpected, "of the file not used");
+  std::string text = std::to_string(loaded) + " tensors loaded;" + listed(missing, "missing, unchanged") +
+                     listed(unexpected, "unexpected, ignored");
   text.pop_back();
   return text;
 }
@@ -93,8 +93,8 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
     if (plain_name(p.name) == kPredictionBias) drop_tied(file, &tensors);
 
   LoadReport report;
-  std::vector<std::pair<Tensor, Parameter>> pairs;  // from the file, ours
-  std::vector<std::string> missing, unexpected, different;  // that must not be
+  std::vector<std::pair<Tensor, Parameter>> pairs;  // from the file, of the model
+  std::vector<std::string> missing, unexpected, different;  // errors
   for (const Parameter& p : parameters) {
     const auto found = tensors.extract(plain_name(p.name));
     if (!found) {
@@ -109,7 +109,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit the model of ",
         model.config().num_hidden_layers, " layers (num_hidden_layers):", listed(missing, "missing"),
         listed(unexpected, "unexpected"), listed(different, "of another shape or type"), " ", pairs.size(), " of ",
-        parameters.size(), " tensors are as they should be");
+        parameters.size(), " tensors fit");
   copy_converted(pairs);
   report.loaded = std::ssize(pairs);
   return report;

@@ -9,12 +9,12 @@
 
 namespace godwit {
 
-// What load_pretrained() found.
+// Result of load_pretrained().
 struct LoadReport {
-  int64_t loaded = 0;                   // tensors of the model
-  std::vector<std::string> missing;     // of the model's heads, not in the file; unchanged
-  std::vector<std::string> unexpected;  // of the file's heads, not in the model; ignored
-  std::string str() const;              // one line
+  int64_t loaded = 0;                   // number of tensors loaded
+  std::vector<std::string> missing;     // tensors of the model's heads that the file lacks; unchanged
+  std::vector<std::string> unexpected;  // tensors of the file's heads that the model lacks; ignored
+  std::string str() const;              // a summary in one line
 };
 
 // Loads weights (float64/32/16 or bfloat16) from a folder or a safetensors file into the model's memory. Accepts names

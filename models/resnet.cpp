@@ -29,13 +29,13 @@ const std::vector<std::pair<std::string, ResNetConfig>>& table() {
 
 const ResNetConfig& checked(const ResNetConfig& config) {
   check(!config.blocks.empty(), "resnet: the configuration has no stages; start from resnet_config(name)");
-  for (const int64_t blocks : config.blocks) check(blocks > 0, "resnet: a stage of ", blocks, " blocks");
+  for (const int64_t blocks : config.blocks) check(blocks > 0, "resnet: a stage has ", blocks, " blocks");
   check(config.width >= 0, "resnet: width must not be negative, it is ", config.width);
   check(config.in_channels > 0, "resnet: in_channels must be positive, it is ", config.in_channels);
   check(config.num_classes > 0, "resnet: num_classes must be positive, it is ", config.num_classes);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
         "resnet: dtype must be f32, bf16 or f64, it is ", config.dtype);
-  check(!(config.cifar && config.bottleneck), "resnet: cifar shortcuts go with basic blocks, not with bottlenecks");
+  check(!(config.cifar && config.bottleneck), "resnet: cifar and bottleneck are both set; cifar needs basic blocks");
   return config;
 }
 
@@ -192,7 +192,7 @@ int64_t ResNet::smallest_image() const { return (small_stem_ ? 1 : 4) << (stages
 
 Var ResNet::forward(const Var& x, const DropoutContext*) const {
   check_images("resnet", x, config_.in_channels, config_.dtype, smallest_image(),
-               small_stem_ ? "" : "; small_stem takes smaller ones");
+               small_stem_ ? "" : "; use small_stem for smaller images");
   Var y = bn1_(conv1_(ops::cast(x, config_.dtype)), /*relu=*/true);
   if (!small_stem_) y = ops::max_pool2d(y, {.kernel = 3, .stride = 2, .padding = 1});
   for (const auto& stage : stages_) y = (*stage)(y);

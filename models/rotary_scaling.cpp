@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
-// Frequencies above the high limit stay, those below the low one are divided by the factor; a linear blend in between.
+// Keeps frequencies above the high limit, divides frequencies below the low limit by the factor, and blends in between.
 double llama3_frequency(const RotaryScaling& s, double frequency) {
   const double wavelength = kTurn / frequency, positions = static_cast<double>(s.original_positions);
   if (wavelength < positions / s.high_freq_factor) return frequency;
@@ -22,9 +22,9 @@ double llama3_frequency(const RotaryScaling& s, double frequency) {
   return (1 - kept) * frequency / s.factor + kept * frequency;
 }
 
-// Peng et al. 2023: columns below `low` keep their frequency, those above `high` are divided by the factor.
+// Peng et al. 2023: keeps the frequencies of columns below `low`, and divides frequencies above `high` by the factor.
 void scale_by_yarn(const RotaryScaling& s, double head_dim, std::vector<double>* frequencies) {
-  const auto column = [&](double rotations) {  // that rotates so often within the original positions
+  const auto column = [&](double rotations) {  // with this number of rotations within the original positions
     const double positions = static_cast<double>(s.original_positions);
     return head_dim * std::log(positions / (rotations * kTurn)) / (2 * std::log(s.theta));
   };

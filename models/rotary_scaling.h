@@ -13,9 +13,9 @@ namespace godwit {
 struct RotaryScaling {
   std::string type = "default";                      // or linear, dynamic, llama3, yarn
   double theta = 10000;                              // base of the wavelengths
-  double factor = 1;                                 // linear, dynamic, llama3, yarn: the context grows by it
+  double factor = 1;                                 // linear, dynamic, llama3, yarn: growth of the context
   int64_t original_positions = 0;                    // llama3, yarn: positions before scaling
-  double low_freq_factor = 1, high_freq_factor = 4;  // llama3: wavelengths between positions / factor are interpolated
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3: interpolates wavelengths between positions / factors
   double beta_fast = 32, beta_slow = 1;              // yarn: rotations between which frequencies are interpolated
   std::optional<double> attention_factor = {}, mscale = {}, mscale_all_dim = {};  // yarn: factor of cosines and sines
   bool truncate = true;                                                           // yarn: rounds the range of columns
@@ -23,7 +23,7 @@ struct RotaryScaling {
 
 std::vector<std::string> rotary_types();  // supported values of type
 
-// Throws if a field is out of range, or unless the type is supported; `name` of the model begins the message.
+// Throws if a field is out of range or the type is not supported. The message begins with `name`, the model's name.
 void check_rotary(const RotaryScaling& scaling, const std::string& name);
 
 // Radians per position for each pair of columns, [head_dim / 2], as in transformers. "dynamic" has an effect only

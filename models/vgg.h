@@ -16,7 +16,7 @@ struct VggConfig {
   bool cifar = false;       // classifier: the mean over the pixels and one linear layer; otherwise adaptive pooling to
                             // 7×7 and three linear layers
   int64_t hidden = 4096;    // width of the first two linear layers; unused with cifar
-  double dropout = 0.5;     // after each of them; unused with cifar
+  double dropout = 0.5;     // after each of these layers; unused with cifar
   int64_t in_channels = 3, num_classes = 1000;  // channels of the images; number of logits
   DType dtype = DType::f32;  // or f64; bf16: activations up to the last linear layer, which is float32
   uint64_t seed = 1;         // for the initial parameters

@@ -21,7 +21,7 @@ std::string weights_file(const std::string& path) {
   const std::string index = (folder / kWeightsFile).string() + ".index.json";
   if (fs::exists(index)) return index;
   check(!fs::exists(folder / "pytorch_model.bin"), path, ": has pytorch_model.bin, but only safetensors files are ",
-        "read; save model and tokenizer anew with a current version of transformers");
+        "supported; save model and tokenizer again with a current version of transformers");
   fail(path, ": has no ", kWeightsFile);
 }
 
@@ -97,7 +97,7 @@ namespace {
 
 int64_t bytes_of(const TensorSource& tensor) { return tensor.shape.numel() * size_of(tensor.dtype); }
 
-// Divides the tensors, in their order, into files of at most max_bytes, or of one tensor.
+// Divides the tensors, in order, into files of at most max_bytes, or of one larger tensor.
 std::vector<std::vector<TensorSource>> divide(std::vector<TensorSource> tensors, int64_t max_bytes) {
   std::vector<std::vector<TensorSource>> files(1);
   int64_t bytes = 0;
@@ -110,7 +110,7 @@ std::vector<std::vector<TensorSource>> divide(std::vector<TensorSource> tensors,
   return files;
 }
 
-// Whether the name is that of a model's file or of its index.
+// Whether `name` is a name of a model's file or its index.
 bool is_of_weights(const std::string& name) {
   static const std::regex pattern(R"(model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?)");
   return std::regex_match(name, pattern);

@@ -21,19 +21,19 @@ std::string weights_file(const std::string& path);
 // The field of config.json that determines extent `dimension` of a tensor.
 using FieldOf = std::function<const char*(std::string_view name, int dimension)>;
 
-// Describes how a tensor of a file differs in type or shape from what the model expects; "" if it fits.
+// Describes the difference in type or shape between a tensor of a file and the model's tensor; "" if the tensor fits.
 std::string difference(const std::string& name, const Tensor& loaded, const Shape& expected, const FieldOf& field_of);
 
-// " 3 missing (a, b, c);": names at most five items; "" if there are none.
+// " 3 missing (a, b, c);" with at most five items; "" if there are none.
 std::string listed(const std::vector<std::string>& items, const char* what);
 
 bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
 
-// Sets each parameter to the values of its tensor, which has its shape in files, by nn::set_values().
+// Sets each parameter to the values of its tensor by nn::set_values(). The tensors have the shapes of files.
 void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
 
-// Copies the file's tensors to the parameters of their names. Throws an Error that names missing, unexpected and
-// different tensors; then no parameter has changed. `model`: "a GPT-2 of 12 layers (n_layer)".
+// Copies the file's tensors to the parameters of the same names. Throws an Error that names missing, unexpected and
+// different tensors; all parameters are then unchanged. `model`: "a GPT-2 of 12 layers (n_layer)".
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 

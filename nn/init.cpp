@@ -19,14 +19,14 @@ uint32_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// Elements [begin, begin + part.numel()) of a parameter of `rows` rows. Each row has its own stream and its own copy of
-// `draw`. Values are drawn on the CPU, so that weights on a GPU are identical.
+// Draws elements [begin, begin + there.numel()) of a parameter with rows of `row` elements. Each row has its own stream
+// and its own copy of `draw`. Values are drawn on the CPU, so that weights on a GPU are identical.
 template <class Draw>
 void draw_rows(const Tensor& there, int64_t begin, int64_t row, uint64_t seed, uint32_t name, Draw draw) {
   const bool on_cpu = there.device() == kCpu;
   const Tensor part = on_cpu ? there : Tensor(there.shape(), there.dtype(), kCpu);
   const int64_t end = begin + part.numel(), first = begin / row, rows = (end + row - 1) / row - first;
-  dispatch_real(part.dtype(), "initialise", [&]<class T>() {
+  dispatch_real(part.dtype(), "initialize", [&]<class T>() {
     T* const to = part.data<T>() - begin;
     parallel_for(rows, 1 + 4096 / (row + 1), [=](int64_t from, int64_t until) {
       for (int64_t r = first + from; r < first + until; ++r) {
@@ -41,7 +41,7 @@ void draw_rows(const Tensor& there, int64_t begin, int64_t row, uint64_t seed, u
   if (!on_cpu) there.copy_from(part);
 }
 
-// Fills a parameter with draw(stream), now or when its values are needed.
+// Fills a parameter with draw(stream); a deferred parameter when its values are needed.
 template <class Draw>
 void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   const Shape& shape = parameter.var.shape();
@@ -60,7 +60,7 @@ auto uniform(double bound) {
   return [bound](RandomStream& stream) { return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0); };
 }
 
-// Uses both values of a Box–Muller pair: takes half the time of RandomStream::normal(). Each row has its own copy.
+// Uses both values of a Box–Muller pair, in half the time of RandomStream::normal(). Each row has its own copy.
 struct PairOfNormals {
   double deviation, spare = 0;
   bool has_spare = false;

@@ -24,7 +24,7 @@ void fill_normal(const Parameter& parameter, uint64_t seed, double deviation);
 // Fills one parameter with numbers that are uniform in ±bound.
 void fill_uniform(const Parameter& parameter, uint64_t seed, double bound);
 
-// Every parameter is uniform in ± its bound. Parameters whose bound is 0 keep their values.
+// Fills each parameter with numbers that are uniform in ±bound(parameter). Parameters with bound 0 keep their values.
 void initialize_uniform(const Module& module, uint64_t seed, const std::function<double(const Parameter&)>& bound);
 
 }  // namespace godwit::nn

@@ -84,7 +84,7 @@ class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, double eps, DType dtype = DType::f32);                          // eps: added to the variance
   Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }  // ops::layer_norm
-  Var add(const Var& x, const Var& residual) const {  // for x + residual, in one pass
+  Var add(const Var& x, const Var& residual) const {  // normalizes x + residual, in one pass
     return ops::add_layer_norm(x, residual, weight_, bias_, eps_);
   }
 

@@ -1,4 +1,4 @@
-// Lstm: LSTM layers, each over the output of the one before.
+// Lstm: LSTM layers, each over the output of the previous layer.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,8 @@
 
 namespace godwit::nn {
 
-// Dropout within an Lstm. Site first_site + k is behind layer k, site first_site + layers + k in its recurrent weights.
+// Dropout within an Lstm. Site first_site + k is the output of layer k, site first_site + layers + k its recurrent
+// weights.
 struct LstmDropout {
   double between = 0;                   // fraction of the outputs of all layers but the last
   double weights = 0;                   // fraction of the recurrent weights (Merity et al. 2017: DropConnect)
@@ -30,7 +31,7 @@ class Lstm : public Module {
   // One layer for each width. `dtype`: type of x. Throws unless there is a layer and all widths are positive.
   Lstm(int64_t input, const std::vector<int64_t>& widths, DType dtype = DType::f32);
 
-  Output operator()(const Var& x, const State& initial, const LstmDropout& dropout = {}) const;  // all layers
+  Output operator()(const Var& x, const State& initial, const LstmDropout& dropout = {}) const;  // runs all layers
   State zero_state(int64_t batch) const;  // leaves without gradients
 
  private:

@@ -38,7 +38,7 @@ class Module {
   Var add_parameter(std::string name, Shape shape, DType dtype, bool decay = true, double value = 0,
                     FileLayout layout = FileLayout::as_in_memory);
   Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
-  void add(std::string name, Module& child);          // registers a child, which must live as long
+  void add(std::string name, Module& child);          // registers a child, which must live as long as this module
 
  private:
   Var add_parameter(std::string name, Var var, bool decay, FileLayout layout);
@@ -56,8 +56,8 @@ class Module {
   bool training_ = true;
 };
 
-// While an object lives, parameters of modules that the calling thread constructs are deferred (Var::deferred()):
-// initializers and loaded files set how values are computed, and DataParallel computes those that the rank keeps.
+// While an object exists, parameters of modules that the calling thread constructs are deferred (Var::deferred()).
+// Initializers and loaded files set functions that compute values; DataParallel computes only values that a rank keeps.
 class DeferParameters {
  public:
   explicit DeferParameters(bool on = true);  // false: no effect
@@ -69,8 +69,8 @@ class DeferParameters {
   bool before_;
 };
 
-// Sets the values of a parameter to values(), of its type and number of elements: now, or when they are needed if the
-// parameter is deferred.
+// Sets the values of a parameter to values(), which has the parameter's type and number of elements. If the parameter
+// is deferred, values() is called when values are needed.
 void set_values(const Var& parameter, const std::function<Tensor()>& values);
 
 }  // namespace godwit::nn

@@ -7,8 +7,8 @@
 
 namespace godwit::nn {
 
-// Returns f(x); f computes with the parameters of `block`. Only x is kept for backward(), which calls f again. So
-// `block` must live until then, and f must own everything else that it captures. f must not depend on other variables
+// Returns f(x); f computes with the parameters of `block`. Only x is kept for backward(), which calls f again. `block`
+// must therefore live until backward(), and f must own all other captures. f must not depend on other variables
 // with gradients. See godwit::recompute().
 inline Var recompute(const Module& block, const Var& x, const std::function<Var(const Var&)>& f) {
   std::vector<Var> inputs{x};

@@ -24,7 +24,7 @@ std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameter
   std::vector<TensorSource> tensors;
   for (const Parameter& p : parameters)
     tensors.push_back({p.name, file_shape(p.var.shape(), p.layout), p.var.dtype(), [p] {
-                         // An operation: once it has ended, the bucket of the parameter may be released.
+                         // An operation, after which the bucket of the parameter may be released.
                          return Var::result(to_file_layout(p.var.value(), p.layout), {}, {}).value();
                        }});
   return tensors;

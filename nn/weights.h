@@ -18,8 +18,8 @@ void save_weights(const std::string& path, const Module& module);
 
 // Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory (also
 // after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
-// of another shape or type (up to five names each); the module is then unchanged. `name_of` gives the module's name of
-// a tensor in the file, for files with other names.
+// of another shape or type (up to five names each); the module is then unchanged. `name_of` maps a name in the file to
+// the module's name, for files with other names.
 void load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of = {});
 

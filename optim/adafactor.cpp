@@ -82,7 +82,7 @@ Adafactor::Adafactor(const Options& options, const Buckets& buckets, std::unique
       const bool apart = bucket.owned.numel() == 0 || slot.offset >= bucket.owned.end ||
                          slot.offset + slot.numel <= bucket.owned.begin;
       check(within(slot, bucket.owned) || apart || slot.numel == 0, "adafactor: the shards cut parameter '", slot.name,
-            "', whose update reads all of it; shard whole parameters (a block size of 0)");
+            "', but an update needs the whole parameter; shard whole parameters (a block size of 0)");
       const Shape& shape = slot.var.shape();
       if (shape.rank() >= 2 && slot.numel > 0) {
         moments.rows = shape[0];
@@ -177,7 +177,8 @@ void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, cons
   };
   double lr = step.lr;
   if (options_.relative)
-    lr *= std::max(kLeastSize, root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
+    lr *=
+        std::max(kLeastSize, root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
   const T keep = static_cast<T>(1 - step.lr * decay(slot));
   const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / options_.clip_update));
   vector_for(rows, row_grain(columns), [=](int64_t begin, int64_t end) GODWIT_INLINE {

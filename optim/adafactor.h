@@ -5,10 +5,12 @@
 namespace godwit {
 
 // A parameter with two or more dimensions is a matrix [first dimension, rest]. On the mean gradient ĝ, with β2 = 1 −
-// t^−decay_exponent and g² = ĝ² + ε:  r ← β2 r + (1−β2)·row means of g²;  c ← β2 c + (1−β2)·column means of g²; v =
-// r·cᵀ/mean(r);  u = ĝ/√v;  u ← u/max(1, RMS(u)/clip_update);  x ← (1−lr·λ)x − αu,  α = lr·max(0.001, RMS(x)) if
-// `relative`, otherwise lr. Vectors store all of v. No momentum. float32 or float64. Sums are in float64 and in a fixed
-// order: bit-exact for any bucket size and thread count. Under sharding each parameter has one owner.
+// t^−decay_exponent and g² = ĝ² + ε:
+//   r ← β2·r + (1−β2)·row means of g²;  c ← β2·c + (1−β2)·column means of g²;  v = r·cᵀ/mean(r);
+//   u = ĝ/√v;  u ← u/max(1, RMS(u)/clip_update);  x ← (1−lr·λ)x − α·u;
+//   α = lr·max(0.001, RMS(x)) if `relative`, otherwise lr.
+// For a vector, all of v is stored: v ← β2·v + (1−β2)·g². There is no momentum. float32 or float64. Sums are in float64
+// and in a fixed order: bit-exact for any bucket size and thread count. Under sharding, each parameter has one owner.
 class Adafactor : public Optimizer {
  public:
   struct Options {

@@ -49,9 +49,12 @@ void describe_moments(Options& o, OptionList& list, const std::string& eps_help 
   list.add("eps", o.eps, eps_help, kPositiveFloat);
 }
 
-// On the mean gradient ĝ (adam: ĝ + λx):  m ← β1 m + (1−β1)ĝ;  v ← β2 v + (1−β2)ĝ²;
-// x ← x − α/(1−β1ᵗ) · m/(√v/√(1−β2ᵗ) + ε); adamw first sets x ← (1−αλ)x.
-// bert_adam is adamw without bias correction, as BERT was trained: x ← (1−αλ)x − α·m/(√v + ε). float32 or float64.
+// On the mean gradient ĝ:
+//   m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  x ← x − α/(1−β1ᵗ)·m/(√v/√(1−β2ᵗ) + ε).
+// - adam takes ĝ + λx for ĝ.
+// - adamw and bert_adam first set x ← (1−αλ)x.
+// - bert_adam has no bias correction, as BERT was trained: x ← x − α·m/(√v + ε).
+// float32 or float64.
 class Adam : public Optimizer {
  public:
   struct Options {

@@ -65,7 +65,7 @@ void Birder::Options::check() const {
   godwit::check(quantizer != Quantizer::sign || at_worker(error_feedback),
                 "birder: quantizer 'sign' needs the workers' error feedback (both or worker), but error_feedback is '",
                 choices_of(error_feedback)[static_cast<size_t>(error_feedback)],
-                "': parameters without a gradient would drift by −lr every step");
+                "'; otherwise parameters without a gradient would drift by −lr every step");
 }
 
 Birder::Range Birder::share(const Range& whole, int parts, int index) {
@@ -82,11 +82,11 @@ Birder::Birder(const Options& options, const Buckets& buckets, const Communicato
   const DType errors = options.errors == Errors::int8 ? DType::u8 : DType::f32;
   const std::vector<std::string> frozen = frozen_names(options.frozen, buckets);
   for (const Bucket& bucket : buckets) {
-    check(bucket.param.dtype() == DType::f32, "birder: trains float32 parameters, not ", bucket.param.dtype(),
-          "; softsignsgd is the same method without quantization and trains either");
+    check(bucket.param.dtype() == DType::f32, "birder: parameters are ", bucket.param.dtype(),
+          ", expected float32; use softsignsgd, the same method without quantization");
     check(bucket.padded_numel() % (32 * nodes * workers) == 0, "birder: bucket ", bucket.index, " has ",
-          bucket.padded_numel(), " values, which is no multiple of 32·", workers, "·", nodes,
-          "; set BucketOptions::alignment to that");
+          bucket.padded_numel(), " values, not a multiple of 32·", workers, "·", nodes,
+          "; set BucketOptions::alignment to such a multiple");
     BucketState state;
     const Range whole{0, bucket.padded_numel(), bucket.numel};
     state.bucket_begin = bucket.begin;
@@ -125,8 +125,8 @@ Birder::BucketState& Birder::bucket_state(const Bucket& bucket) {
   check(i < states_.size() && states_[i].bucket_begin == bucket.begin &&
             states_[i].words.numel() * 32 == bucket.padded_numel(),
         "birder: bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
-  check(states_[i].words.device() == bucket.param.device(), "birder: its state is on ", states_[i].words.device(),
-        ", bucket ", bucket.index, " on ", bucket.param.device(), "; construct it on the device of the parameters");
+  check(states_[i].words.device() == bucket.param.device(), "birder: the state is on ", states_[i].words.device(),
+        ", bucket ", bucket.index, " on ", bucket.param.device(), "; construct Birder on the device of the parameters");
   return states_[i];
 }
 
@@ -150,7 +150,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   Tensor signs = workers > 1 || nodes > 1 ? Tensor(shard_words, DType::u32) : state.words;
   worker_step(bucket, state, gradient, signs, static_cast<uint32_t>(comm.node()), step);
 
-  // With one sender, the server would return its signs unchanged.
+  // With one sender, the server step would return the sender's signs unchanged.
   if (nodes > 1) {
     Tensor received(shard_words, DType::u32), agreed({state.server_range.length / 32}, DType::u32);
     comm.inter->all_to_all(signs, received, "h1ar/inter_all_to_all");
@@ -162,7 +162,7 @@ void Birder::exchange_hierarchical(Bucket& bucket, Communicator& comm, const Ste
   if (workers > 1) comm.intra->all_gather(signs, state.words, "h1ar/intra_all_gather");
 }
 
-// The plain 1-bit All-Gather, for comparison: every rank is a worker, and the server of all values.
+// All-gather of all signs, for comparison: every rank is a worker, and the server of all values.
 void Birder::exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   BucketState& state = bucket_state(bucket);
   const int world = comm.topology.world();

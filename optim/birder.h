@@ -6,12 +6,16 @@
 
 namespace godwit {
 
-// Worker i (a node, after averaging over its workers):  u = Q(r + e), r = m/(b+ε), one bit per value. Owner of a
-// segment: ū = Q(mean u + ē). All ranks:  x ← (1−αλ)x − αū. Results do not depend on bucket sizes or thread counts.
-// With the automatic mask, a parameter is frozen (no update, no decay) until some node has a nonzero gradient for it.
-// While frozen, its sign bit signals this condition, so no extra data is sent: a node sends 1 once its b is nonzero,
-// and the owner sends 1 if any node does, which activates the parameter for all later steps. In that step it is not
-// updated yet; the node's e keeps the ratio. Parameters that the user names as frozen are never activated.
+// A worker is a node, after averaging over the ranks of the node. State updates: optim/kernels/birder_kernels.h.
+//   worker:              u = Q(r + e),  r = m/(b+ε);  one bit per value
+//   server of a segment: ū = Q(mean u + ē)
+//   all ranks:           x ← (1−αλ)x − αū
+// Results do not depend on bucket sizes or thread counts.
+//
+// A frozen parameter is neither updated nor decayed. Parameters in `frozen` always are. With the automatic mask, every
+// other parameter is frozen until some node has a nonzero gradient for it. The sign bits carry this condition without
+// extra data: for a frozen parameter, a node sends 1 once its b is nonzero, and the server sends 1 if any node does.
+// This 1 activates the parameter for the later steps; until then, the node's e keeps the ratio.
 class Birder : public Optimizer {
  public:
   using Quantizer = birder::Quantizer;         // Q
@@ -32,7 +36,7 @@ class Birder : public Optimizer {
     double eps = 1e-8;
     ErrorFeedback error_feedback = ErrorFeedback::both;
     Quantizer quantizer = Quantizer::random;   // Q
-    Collective collective = Collective::h1ar;  // all_gather: the naive one, for comparison
+    Collective collective = Collective::h1ar;  // all_gather: for comparison
     int64_t t0 = 0;                            // b becomes max(b, b̂) after step t0; 0: never
     Moments moments = Moments::f32;            // storage of m and b
     Errors errors = Errors::f32;               // storage of e and ē
@@ -54,20 +58,20 @@ class Birder : public Optimizer {
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker; "server_e" of those for which
-  // it is the server. Without padding, so a rank may have none of a bucket. 8-bit errors are int8 in units of 1/64.
-  // "active" (with a mask): one bit per value.
+  // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker; "server_e" of the values for
+  // which it is the server; "active" (with a mask): one bit per value. Padding is excluded, so a rank may have no state
+  // of a bucket. 8-bit errors are int8 in units of 1/64.
   std::vector<StateTensor> state() const override;
 
  private:
-  // Values [begin, begin + length) of a bucket, padding included; `count` excludes it.
+  // Values [begin, begin + length) of a bucket, with padding; `count`: number of values without padding.
   struct Range {
     int64_t begin, length, count;
   };
   struct BucketState {
     int64_t bucket_begin;   // global offset of the bucket
     int64_t numel;          // of the bucket, without padding
-    Range worker_range, server_range;   // as a worker: the shard; as a server: the segment
+    Range worker_range, server_range;  // values of this rank as a worker (shard), as a server (segment)
     Tensor m, b, b_hat, e;  // [worker_range.length]; undefined if unused
     Tensor server_e;        // [server_range.length]
     Tensor words;           // [padded / 32], the sign bits that apply() reads
@@ -80,8 +84,8 @@ class Birder : public Optimizer {
   void make_masks(const Bucket& bucket, const std::vector<std::string>& frozen, BucketState& state) const;
   void exchange_hierarchical(Bucket& bucket, Communicator& comm, const StepInfo& step);
   void exchange_all_gather(Bucket& bucket, Communicator& comm, const StepInfo& step);
-  void worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words, uint32_t sender,
-                   const StepInfo& step);
+  void worker_step(const Bucket& bucket, BucketState& state, const Tensor& gradient, const Tensor& words,
+                   uint32_t sender, const StepInfo& step);
   void check_finite(const Bucket& bucket, const BucketState& state, const StepInfo& step) const;
   template <class Moment, class Error>
   void worker_step(const BucketState& state, const Tensor& gradient, const Tensor& words, const StepInfo& step,

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMib = 1 << 20, kDefaultMib = 25;
 constexpr int64_t kSide = 256,
                   kMatrix = kSide * kSide * sizeof(float);  // rows and columns, bytes of a scratch parameter
-constexpr int kSteps = 3;                                   // that are timed, after one that is not
+constexpr int kSteps = 3;                                   // timed steps, after an untimed one
 
 void mean_over_ranks(std::vector<double>& values, Communicator& comm) {
   const Tensor all = cpu_tensor(values);

@@ -1,5 +1,5 @@
-// Sizes of buckets from measurements: small buckets leave less to exchange after the backward pass, large ones pay the
-// cost of a bucket less often.
+// Sizes of buckets from measurements: small buckets leave less to exchange after the backward pass, but every bucket
+// has a fixed cost.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,18 +14,18 @@ struct BucketCost {
   double s_per_bucket, s_per_byte;  // in seconds
 };
 
-// Collective. Trains scratch parameters of 0.25 and 8 MiB with the optimizer and exchange of `options`, and takes the
-// mean over the ranks. The byte counts of `comm` are unchanged.
+// Collective. Times the training of scratch parameters of 0.25 and 8 MiB with the optimizer and exchange of `options`.
+// Returns the mean over the ranks. The byte counts of `comm` are unchanged.
 BucketCost measure_bucket_cost(Communicator& comm, const DataParallelOptions& options);
 
-// When the gradient of a parameter is complete, in seconds after the beginning of the backward pass.
+// Time at which the gradient of a parameter is complete.
 struct GradientTime {
   int64_t bytes;   // of the parameter
-  double ready_s;  // see above
+  double ready_s;  // seconds after the beginning of the backward pass
 };
 
-// Collective. Runs `loss` and its backward pass twice and times the second one. In order of registration, each Var
-// once; the mean over the ranks. Gradients are cleared; the parameters must not be bound to buckets.
+// Collective. Runs `loss` and its backward pass twice and times the second backward pass. Returns the mean over the
+// ranks for each Var, in order of registration. Clears the gradients. The parameters must not be bound to buckets.
 std::vector<GradientTime> measure_gradient_times(const std::vector<Parameter>& parameters, Communicator& comm,
                                                  const std::function<Var()>& loss);
 
@@ -40,8 +40,8 @@ struct BucketSize {
   double seconds;      // predicted, with this size
   std::string reason;  // one line without the size
 };
-// Of 1, 2, 4, … 64 and 25 MiB: the size for which the predicted time is least. The default of 25 MiB stays if that time
-// is within 1 % of the least. sizes.bytes is not read.
+// Returns the size among 1, 2, 4, … 64 MiB and the default of 25 MiB with the least predicted time, or the default if
+// its predicted time is at most 1 % longer. sizes.bytes is not read.
 BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
                             const BucketOptions& sizes = {});
 
@@ -52,10 +52,11 @@ struct WireTime {
 };
 // A type of values on the network and, for the user, the predictions behind it.
 struct BestWire {
-  size_t index;        // of the type among those given
+  size_t index;        // of the type in `times`
   std::string reason;  // one line without the type
 };
-// The first type, unless the least predicted time is at least 5 % shorter than its own. Expects two or more.
+// Returns the type with the least predicted time if this is at least 5 % shorter than the time of the first type,
+// otherwise the first type. Expects two or more types.
 BestWire best_wire(const std::vector<WireTime>& times);
 
 }  // namespace godwit

@@ -9,7 +9,7 @@ namespace godwit {
 
 struct BucketSizeOptions {
   double first_mib = 1;    // of the first bucket
-  std::string mib = "25";  // of the other buckets: a number, or auto until the run has picked one
+  std::string mib = "25";  // of the other buckets: a number, or auto, which a training program replaces by a number
 
   void describe(OptionList& list);  // adds the options
   BucketOptions sizes() const;      // in bytes; `mib` must be a number

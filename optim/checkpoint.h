@@ -1,4 +1,4 @@
-// Checkpoints: everything that a DataParallel needs to continue with the same bits.
+// Checkpoints: the complete state of a DataParallel, from which training continues bit for bit.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,29 +14,29 @@
 
 namespace godwit {
 
-// What a program adds to the checkpoint of a rank.
+// Data of the program in the checkpoint of a rank.
 struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // like tensors, but unchanged if the checkpoint lacks them
   std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded for an equal topology only
   std::map<std::string, double> numbers = {};   // by name, such as the position in the data
-  std::vector<std::string> unused = {};         // set by load_checkpoint(): saved state left unused; rank 0 has all
+  std::vector<std::string> unused = {};         // set by load_checkpoint(): names of unused saved state; all on rank 0
   // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank 0 by
   // another thread, before the checkpoint is complete. May be empty.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
 
-// A checkpoint that could not be saved or loaded, on all ranks. Other errors are failures of communication.
+// Thrown on all ranks if a checkpoint cannot be saved or loaded. Other errors are failures of communication.
 class CheckpointFailed : public Error {
  public:
-  explicit CheckpointFailed(const std::string& text) : Error(text, __FILE__, __LINE__) {}  // with a message
+  explicit CheckpointFailed(const std::string& text) : Error(text, __FILE__, __LINE__) {}  // text: the message
 };
 
 // Collective. Writes a folder with the files
-//   model.safetensors      the parameters by name, in the order of weight files (FileLayout); float32 master weights
-//                          if ranks compute with rounded ones. A large model has files
+//   model.safetensors      the parameters by name, in the order of weight files (FileLayout); the float32 master
+//                          weights if ranks compute with rounded weights. A large model has files
 //                          model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
@@ -46,12 +46,12 @@ class CheckpointFailed : public Error {
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                      const CheckpointExtras& extras = {});
 
-// A checkpoint whose values are copied, and which is written in the background. Ranks need memory for the copies until
-// then. If a rank ends before the files are complete, there is no checkpoint, and the folder keeps its temporary name.
+// A checkpoint that is written in the background from copies of the values. Ranks need memory for the copies until the
+// files are complete. If a rank ends before, there is no checkpoint, and the folder keeps its temporary name.
 class PendingCheckpoint {
  public:
   ~PendingCheckpoint();  // waits for this rank's files
-  // Whether the checkpoint can be used; the other ranks see it when their file system does. Never waits.
+  // Rank 0: whether the checkpoint can be used. Other ranks: whether this rank's files are written. Does not block.
   bool complete() const;
   int64_t bytes() const;   // of all files; rank 0, after complete()
   double seconds() const;  // from the copies to complete(); rank 0, after complete()
@@ -66,21 +66,21 @@ class PendingCheckpoint {
   std::unique_ptr<Writer> writer_;
 };
 
-// Collective: save_checkpoint() that returns when the values have been copied.
+// Collective: starts save_checkpoint() and returns when the values have been copied.
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
                                                     Communicator& comm, const CheckpointExtras& extras = {});
 
-// Takes memory for the copies of begin_checkpoint() from the system and gives it to the pool. A thread does this in the
-// background, so that the first checkpoint does not wait for new pages. Call between steps.
+// Allocates memory for the copies of begin_checkpoint() and releases it to the pool. A background thread touches the
+// pages, so that the first checkpoint does not wait for new pages. Call between steps.
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras);
 
 // Collective. Restores a checkpoint of a run with the same model and methods; buckets and threads may differ. Fills the
-// extras, whose tensors have the sizes of those saved, and replaces their numbers. Checks all of a file before it uses
-// it. Throws CheckpointFailed that names the file and what differs; the replica is then unusable.
+// tensors of the extras, which must have the saved sizes, and replaces the numbers of the extras. Verifies a whole file
+// before using it. Throws a CheckpointFailed that names the file and the difference; the replica is then unusable.
 // The topology may differ too. State that differs between ranks, such as error feedback, then keeps its mean over the
 // ranks: new rank j of K′ gets the mean of the saved values over the part [j/K′, (j+1)/K′) of the saved ranks. 8-bit
-// codes are rounded to the nearest. State with one owner goes to its new owner. Returns one line that names the
+// codes are rounded to the nearest. State with one owner goes to the new owner. Returns one line that names the
 // redistributed state, and the state that starts anew because the saved run has none; "" for the same topology.
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);

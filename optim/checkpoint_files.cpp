@@ -28,7 +28,7 @@ using nlohmann::json;
 
 // Version 1: the model in one file. Versions 1 and 2: parameters in the order of memory.
 constexpr int kVersion = 3;
-constexpr const char *kDamaged = "; the checkpoint is damaged: remove the folder ",
+constexpr const char *kCorrupt = "; the checkpoint is corrupt: remove the folder ",
                      *kRemedy = " to continue from the checkpoint before it";
 
 }  // namespace
@@ -132,7 +132,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   try {
     check_json(text, path + ":", {.depth = 8, .unique_names = true});
   } catch (const Error& error) {
-    fail(error.what(), kDamaged, folder, kRemedy);
+    fail(error.what(), kCorrupt, folder, kRemedy);
   }
   const json saved = parse_json(text), own = parse_json(own_text);
   const auto field = [&](const char* name) -> const json& {
@@ -143,8 +143,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   check(version.is_number_integer() && version >= 1 && version <= kVersion, path, ": version ",
         excerpt(dump_json(version)), " is not readable; this program reads versions 1 to ", kVersion,
         "; continue with the program that wrote it");
-  const auto same = [&](const char* name, const std::string& what, const std::string& remedy) {
-    check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", what,
+  const auto same = [&](const char* name, const std::string& noun, const std::string& remedy) {
+    check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", noun,
           ", this run has ", dump_json(own.at(name)), "; ", remedy);
   };
   same("methods", "as optimizer and exchange", "resume with the same methods");
@@ -152,18 +152,20 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   const auto count = [&](const char* name) {
     const json& value = field(name);
     check(value.is_number_integer() && value >= 1 && value <= (1 << 20), path, ": \"", name, "\" is ",
-          excerpt(dump_json(value)));
+          excerpt(dump_json(value)), ", expected an integer from 1 to ", 1 << 20);
     return value.get<int>();
   };
   Manifest manifest{version.get<int>() >= 3, {count("nodes"), count("workers_per_node")}, {}};
   check(int64_t{manifest.topology.nodes} * manifest.topology.workers_per_node <= (1 << 20), path, ": has ",
-        manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, the limit is ", 1 << 20);
-  check(field("files").is_object(), path, ": \"files\" is no object");
+        manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, expected at most ", 1 << 20);
+  check(field("files").is_object(), path, ": \"files\" is ", excerpt(dump_json(field("files"))),
+        ", expected an object");
   for (const auto& [name, entry] : field("files").items()) {
     check(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_unsigned() &&
               entry.contains("xxh3_128") && entry.at("xxh3_128").is_string(),
           path, ": the entry of ", excerpt(name), " needs \"bytes\" and \"xxh3_128\"");
-    check(name.find('/') == std::string::npos, path, ": ", excerpt(name), " is no file of the checkpoint");
+    check(name.find('/') == std::string::npos, path, ": \"files\" has ", excerpt(name),
+          ", expected a file name without '/'");
     manifest.files.push_back({name, entry.at("bytes").get<int64_t>(), entry.at("xxh3_128").get<std::string>()});
   }
   return manifest;
@@ -174,11 +176,11 @@ void check_file(const std::string& folder, const std::string& name, const Manife
   const Digest* listed = manifest.find(name);
   check(listed != nullptr, folder, "/", kManifest, ": does not list ", name);
   std::error_code error;
-  check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)", kDamaged, folder, kRemedy);
+  check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)", kCorrupt, folder, kRemedy);
   const Digest digest = digest_of(folder, name);
   check(listed->bytes == digest.bytes, path, ": has ", digest.bytes, " bytes, but the manifest says ", listed->bytes,
-        kDamaged, folder, kRemedy);
-  check(listed->xxh3_128 == digest.xxh3_128, path, ": its checksum differs from that of the manifest", kDamaged, folder,
+        kCorrupt, folder, kRemedy);
+  check(listed->xxh3_128 == digest.xxh3_128, path, ": its checksum differs from that of the manifest", kCorrupt, folder,
         kRemedy);
 }
 

@@ -23,9 +23,9 @@ struct Digest {
   int64_t bytes = 0;          // size
   std::string xxh3_128 = {};  // 32 hexadecimal digits
 };
-Digest digest_of(const std::string& folder, const std::string& name);  // reads the file; throws if it cannot
+Digest digest_of(const std::string& folder, const std::string& name);  // throws if the file cannot be read
 
-// Size and checksum of bytes that come in blocks.
+// Computes size and checksum of data in blocks.
 class Digester {
  public:
   Digester();
@@ -39,13 +39,13 @@ class Digester {
   std::unique_ptr<State> state_;
 };
 
-// Writes a text and syncs it to disk; throws with path and reason if it cannot.
+// Writes a text and syncs it to disk; throws an Error with path and reason on failure.
 void write_synced(const std::string& path, const std::string& text);
-void sync(const std::string& path);  // a file, or the entries of a folder; throws if it cannot
+void sync(const std::string& path);  // syncs a file, or the entries of a folder, to disk; throws as write_synced()
 
 // The JSON object of a manifest, except for the files.
 std::string manifest_of(const DataParallel& replica, const Communicator& comm);
-// A manifest that this program can use: of a version that it reads, of the same model and methods.
+// A manifest of a supported version, and of the same model and methods.
 struct Manifest {
   bool file_layout = true;                            // parameters are in the order of weight files
   Topology topology;                                  // of the saved run
@@ -54,9 +54,9 @@ struct Manifest {
 };
 // Throws, with the reason, if the checkpoint cannot be used.
 Manifest read_manifest(const std::string& folder, const DataParallel& replica, const Communicator& comm);
-// The same from the text of the file `path`; own: manifest_of() this run.
+// Like read_manifest(), from the text of the file `path`; own: manifest_of() of this run.
 Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& own);
-// Throws unless the manifest lists the file, and its size and checksum are those listed.
+// Throws unless the manifest lists the file with its size and checksum.
 void check_file(const std::string& folder, const std::string& name, const Manifest& manifest);
 
 // State tensors of the replica and of the program, with the names under which they are saved.

@@ -28,7 +28,7 @@ std::vector<std::string> model_files(const Manifest& manifest) {
   return names;
 }
 
-// Each file is checked by one rank.
+// Checks each file on one rank.
 void check_files(const std::string& folder, const Manifest& manifest, const std::vector<std::string>& names,
                  Group& world) {
   on_all(world, [&] {
@@ -40,7 +40,9 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
 void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm) {
   const std::vector<std::string> files = model_files(manifest);
   check_files(folder, manifest, files, *comm.world);
-  const auto layout_of = [&](const Slot& slot) { return manifest.file_layout ? slot.layout : FileLayout::as_in_memory; };
+  const auto layout_of = [&](const Slot& slot) {
+    return manifest.file_layout ? slot.layout : FileLayout::as_in_memory;
+  };
   std::map<std::string, Tensor> saved;
   on_all(*comm.world, [&] {
     for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
@@ -61,12 +63,14 @@ void load_parameters(const std::string& folder, const Manifest& manifest, DataPa
   const auto load = [&](Bucket& bucket) {
     for (const Slot& slot : bucket.slots)
       bucket.param.range(slot.offset, slot.numel)
-          .copy_from(from_file_layout(saved.at(slot.name), layout_of(slot)).to(bucket.param.device()).view({slot.numel}));
+          .copy_from(
+              from_file_layout(saved.at(slot.name), layout_of(slot)).to(bucket.param.device()).view({slot.numel}));
   };
   replica.for_each_master_bucket(load, /*store=*/true);
 }
 
-// Own values first, then those of the node, then any: with other buckets, other ranks own some of the values.
+// Order in which ranks' files are searched: this rank, the ranks of its node, all ranks. If the bucket sizes have
+// changed, other ranks have saved some of this rank's values.
 std::vector<int> nearest_ranks(const Communicator& comm) {
   std::vector<int> order{comm.rank};
   const int workers = comm.topology.workers_per_node, first = comm.rank / workers * workers;
@@ -75,7 +79,7 @@ std::vector<int> nearest_ranks(const Communicator& comm) {
   return order;
 }
 
-// Sets a tensor of rank j of K' to the mean of those of the part [j/K', (j+1)/K') of the saved ranks.
+// Sets a tensor of rank j of K' to the mean over the part [j/K', (j+1)/K') of the saved ranks.
 void load_tensor(const Tensor& values, const std::string& name, const std::string& folder,
                  const std::vector<std::pair<int, std::map<std::string, Tensor>>>& saved,
                  const std::vector<double>& weights) {
@@ -104,7 +108,7 @@ std::string words(const std::set<std::string>& names) {
   return text;
 }
 
-// What a rank saved and no rank of this run has. redistribute() names the parts.
+// Names of saved state that no rank of this run has. After a change of topology, redistribute() names the parts.
 std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved, const std::vector<StateTensor>& parts,
                                       const CheckpointExtras& extras, bool same, Group& world) {
   std::vector<std::string> own;
@@ -134,7 +138,7 @@ std::set<std::string> exchange_state(const std::vector<StateTensor>& parts, Grou
   return all;
 }
 
-// Throws unless the errors of an exchange, one tensor per bucket, are those of the same shards.
+// Throws unless the errors of the exchange, one tensor per bucket, were saved with the same shards.
 void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& saved, const std::string& folder) {
   for (const StateTensor& part : parts) {
     if (part.name != "exchange/e") continue;
@@ -147,7 +151,7 @@ void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& 
   }
 }
 
-// The part of load_checkpoint()'s result about the tensors of the program.
+// Part of load_checkpoint()'s result that describes the tensors of the program.
 std::string describe_tensors(const CheckpointExtras& extras) {
   std::set<std::string> averaged, fresh;
   for (const auto& [name, values] : extras.tensors) averaged.insert(first_word(name));
@@ -236,9 +240,9 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     });
     done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
                           " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
-    if (const std::string what = redistribute(kept, all, numel, world); !what.empty()) done += "; " + what;
+    if (const std::string changes = redistribute(kept, all, numel, world); !changes.empty()) done += "; " + changes;
     if (by_block)
-      done += "; begins anew, because its scales are those of the shards of the saved run: " + words(of_exchange);
+      done += "; begins anew, because the scales belong to the shards of the saved run: " + words(of_exchange);
     done += describe_tensors(extras);
   }
   const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);

@@ -29,8 +29,8 @@ std::optional<Interval> read_interval(std::string text) {
 }
 
 void check_interval(const std::string& text, const std::string& subject) {
-  check(read_interval(text).has_value(), subject, " expects a number of steps, as 200, or of minutes, as 10min; got '",
-        excerpt(text), "'");
+  check(read_interval(text).has_value(), subject,
+        " expects a number of steps such as 200, or of minutes such as 10min; got '", excerpt(text), "'");
 }
 
 }  // namespace
@@ -39,15 +39,17 @@ int64_t CheckpointOptions::steps() const { return read_interval(every).value_or(
 double CheckpointOptions::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
 
 void CheckpointOptions::describe(OptionList& list) {
-  list.add("every", every, "steps between checkpoints, or minutes, as 10min; 0: none before the last step")
+  list.add("every", every, "steps between checkpoints, or minutes, such as 10min; 0: none before the last step")
       .with_flag("--checkpoint-every")
       .or_number()
       .check_text = check_interval;
-  list.add("at_end", at_end, "a checkpoint after the last step, from which --resume with more epochs or steps continues");
-  list.add("keep", keep, "number of checkpoints kept, the newest ones", kAtLeastOne);
-  list.add("best", best,
-           "keep also the one with the best value of this figure of metrics.jsonl, as test_top1; a loss or perplexity "
-           "is best when low");
+  list.add("at_end", at_end,
+           "save a checkpoint after the last step, from which --resume with more epochs or steps continues");
+  list.add("keep", keep, "number of newest checkpoints to keep", kAtLeastOne);
+  list.add(
+      "best", best,
+      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; losses and "
+      "perplexities are best when low");
 }
 
 }  // namespace godwit

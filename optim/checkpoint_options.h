@@ -7,12 +7,12 @@
 
 namespace godwit {
 
-// When a run saves checkpoints, and which of them it keeps.
+// When a run saves checkpoints, and how many it keeps.
 struct CheckpointOptions {
   std::string every = "0";  // steps between checkpoints, or minutes: "10min"; 0: none
-  bool at_end = true;       // one after the last step
+  bool at_end = true;       // a checkpoint after the last step
   int64_t keep = 2;         // number of checkpoints kept, besides the best one
-  std::string best;         // figure of the evaluations whose best value is kept, as "test_top1"; empty: none
+  std::string best;         // figure such as "test_top1", whose best checkpoint is kept too; empty: none
 
   void describe(OptionList& list);  // adds the options
   int64_t steps() const;            // between checkpoints; 0: none by steps

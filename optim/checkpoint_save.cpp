@@ -26,7 +26,7 @@ using nlohmann::json;
 
 namespace {
 
-// A number as text from which the same bits are read.
+// A number as text that is read back to the same bits.
 std::string exact(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%a", value);
@@ -168,7 +168,7 @@ class PendingCheckpoint::Writer {
     check(!error, path, ": cannot be written (", error.message(), ")");
   }
 
-  // False if the other ranks' files are no longer awaited.
+  // Waits for the files of all ranks; false after abandon().
   bool all_written() const {
     for (int rank = 0; rank < world_; ++rank) {
       std::error_code error;
@@ -231,7 +231,7 @@ void PendingCheckpoint::finish(Group& world) {
       world.check_failure("checkpoint/finish");
     }
   };
-  // Rank 0 may wait for files that another rank cannot write, so it is asked for its own first.
+  // Rank 0 may wait for files that another rank cannot write, so first all ranks report on their own files.
   wait([&] { return writer_->own_written(); });
   try {
     on_all(world, [&] {
@@ -269,13 +269,13 @@ std::vector<File> own_model_files(const std::vector<ModelFile>& of_model, const 
 }
 
 void copy_parameters(DataParallel& replica, std::vector<File>& files) {
-  std::map<std::string, Tensor*> places;
+  std::map<std::string, Tensor*> tensors;
   for (File& file : files)
-    for (auto& [name, values] : file.tensors) places[name] = &values;
+    for (auto& [name, values] : file.tensors) tensors[name] = &values;
   replica.for_each_master_bucket([&](const Bucket& bucket) {
     for (const Slot& slot : bucket.slots)
-      if (const auto place = places.find(slot.name); place != places.end())
-        *place->second = copy_of(bucket.param.range(slot.offset, slot.numel)).view(slot.var.shape());
+      if (const auto found = tensors.find(slot.name); found != tensors.end())
+        *found->second = copy_of(bucket.param.range(slot.offset, slot.numel)).view(slot.var.shape());
   });
 }
 
@@ -292,7 +292,7 @@ File state_file(const DataParallel& replica, const Communicator& comm, const Che
   return own;
 }
 
-// Throws on all ranks if the disk has no room for their files.
+// Throws on all ranks if the disk has no room for the files of all ranks.
 void check_room(const std::string& folder, const std::vector<File>& files, Communicator& comm) {
   constexpr int64_t kMiB = 1 << 20;
   int64_t own = kMiB / 8;  // headers
@@ -355,7 +355,7 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
         constexpr int64_t kPage = 4096;
         for (int64_t i = 0; i < memory.bytes(); i += kPage) memory.data<uint8_t>()[i] = 0;
       },
-      "the thread that takes memory for checkpoints");
+      "the thread that reserves memory for checkpoints");
 }
 
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,

@@ -94,14 +94,14 @@ Tensor NormClip::factor(int64_t step, Group& world, Reduce op) {
   world.all_gather(cpu_tensor<int64_t>({first_not_finite_in(own)}), first, "clip/all_gather");
   const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
   const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
-  const bool differ = op == Reduce::mean;  // otherwise other ranks have no value of that slot
+  const bool differ = op == Reduce::mean;  // with Reduce::sum, ranks measured disjoint parts of one gradient
   fail_not_finite(step, differ ? detail::concat(" on rank ", bad - of_ranks.begin()) : "", *bad);
 }
 
 void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t slot) const {
   const size_t s = static_cast<size_t>(slot);
-  fail("clip: step ", step, ": the norm of the gradients is ", norm_, ", that of '",
-       s < names_.size() ? names_[s] : "all together", "' is not finite", where,
+  fail("clip: step ", step, ": the norm of the gradients is ", norm_, ": ",
+       s < names_.size() ? "the norm of '" + names_[s] + "'" : "the sum of all squares", " is not finite", where,
        "; lower the learning rate or use a warm-up");
 }
 

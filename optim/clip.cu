@@ -52,9 +52,9 @@ __global__ void piece_kernel(const T* x, RangePieces::Table table, double* sums)
 
 __global__ void range_kernel(const double* sums, RangePieces::Table table, double* totals) {
   for (int64_t range = grid_thread(); range < table.ranges; range += grid_threads()) {
-    const int64_t end = range + 1 < table.ranges ? table.places[range + 1].first : table.pieces;
+    const int64_t end = range + 1 < table.ranges ? table.entries[range + 1].first : table.pieces;
     double total = 0;
-    for (int64_t piece = table.places[range].first; piece < end; ++piece) total = total + sums[piece];
+    for (int64_t piece = table.entries[range].first; piece < end; ++piece) total = total + sums[piece];
     totals[range] = total;
   }
 }

@@ -27,8 +27,8 @@ std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const 
                                       const Communicator& comm) {
   if (options.optimizer.method().communicates_itself) {
     check(!options.make_exchange, options.optimizer.name(),
-          ": communicates itself and takes no exchange; leave "
-          "make_exchange out, or take an optimizer behind an exchange, as sgdm");
+          ": communicates itself and takes no exchange; leave make_exchange empty, or use an optimizer with an "
+          "exchange, such as sgdm");
     return nullptr;
   }
   if (options.make_exchange) return options.make_exchange(buckets, comm, options.seed);
@@ -49,7 +49,11 @@ Tensor owned_gradient(const Bucket& bucket) { return bucket.grad.range(bucket.ow
 class Part {
  public:
   Part(StepClock& clock, Activity activity, const Bucket* bucket)
-      : clock_(clock), activity_(activity), bucket_(bucket), begin_(Clock::now()), before_(clock.enter(activity, begin_)) {}
+      : clock_(clock),
+        activity_(activity),
+        bucket_(bucket),
+        begin_(Clock::now()),
+        before_(clock.enter(activity, begin_)) {}
   ~Part() {
     const auto end = Clock::now();
     clock_.enter(before_, end);
@@ -84,7 +88,7 @@ class Part {
 }  // namespace
 
 // Counts the time of f as activity `own`, except for collectives in f, which count as communication. A trace gets one
-// event for each part, with the bucket unless it is null.
+// event for each part, with the bucket unless `bucket` is null.
 template <class F>
 void DataParallel::timed(Activity own, const Bucket* bucket, F&& f) {
   StepClock& clock = scheduler_.clock();
@@ -138,7 +142,8 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
   check_identical(*comm.world, layout.value_hash, "the initial weights");
   if (hybrid())
-    check_identical(*between_.world, updated_buckets().value_hash(), "the initial weights of a shard (ranks are nodes)");
+    check_identical(*between_.world, updated_buckets().value_hash(),
+                    "the initial weights of a shard (ranks are nodes)");
   if (parameters_) scheduler_.on_complete([this](Bucket& bucket) { parameters_->release(bucket); });
   else if (options.exchange.sharding != Sharding::none)
     shards_ =
@@ -331,7 +336,7 @@ void DataParallel::gather(const Bucket& bucket, const Tensor& x) {
   if (shards_) all_gather_shards(bucket, x, *comm_.world, "parameters/gather");
 }
 
-// Steps, skipped steps, number of the optimizer's counters, the optimizer's counters, those of the exchange.
+// Steps, skipped steps, number of the optimizer's counters, the optimizer's counters, the exchange's counters.
 std::vector<double> DataParallel::counters() const {
   const std::vector<double> own = optimizer_->counters();
   std::vector<double> all{static_cast<double>(info_.step), static_cast<double>(skipped_),

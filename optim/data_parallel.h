@@ -24,17 +24,17 @@ struct DataParallelOptions {
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};  // the optimizer replaces the alignment
   uint64_t seed = 1;           // of stochastic quantizers
-  // Limit of the norm of all gradients together; 0: no limit. Parameters are then updated after all gradients are
-  // complete. The norm is that of the mean gradient. An optimizer that communicates itself has no mean gradient: before
-  // sending, every rank scales its own gradients by one factor, computed from the mean of all ranks' squared norms.
+  // Limit of the norm of the whole mean gradient; 0: no limit. With a limit, parameters are updated after all gradients
+  // are complete. With an optimizer that communicates itself there is no mean gradient: before sending, every rank
+  // scales its own gradients by one factor, computed from the mean of all ranks' squared norms.
   double clip_norm = 0;
   // On a non-finite gradient at any rank: false throws an error that names the parameter; true makes all ranks skip the
   // step before any state changes. With true, nothing is exchanged before all gradients are complete, and 8 bytes go to
   // each rank.
   bool skip_not_finite = false;
-  // Decides whether a step is skipped: returns the reason, or "" to take the step. Every rank calls it with the same
-  // norm, √(mean over the ranks of Σg²), and must decide alike. As with skip_not_finite, nothing is exchanged before;
-  // 16 bytes go to each rank.
+  // Returns the reason to skip a step, or "" to take the step. Called on every rank with the same norm, √(mean over the
+  // ranks of Σg²); all ranks must decide alike. As with skip_not_finite, nothing is exchanged before all gradients are
+  // complete; 16 bytes go to each rank.
   std::function<std::string(double gradient_norm)> refuse_step = {};
   // Called on the communication thread after each update of a bucket of updated_buckets() that leaves the replicas
   // identical. With sharding, the rank's own shard is updated at that time.
@@ -50,7 +50,7 @@ void check_sharding(const DataParallelOptions& options);
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
   // Calls of groups, including waiting for other ranks. With NCCL, the GPU's time for the collectives that it finished
-  // since begin_step(), some of which belong to the step before; their exposed time is that of the host.
+  // since begin_step(), some of which belong to the last step; the exposed time is measured on the host.
   double communication = 0;
   double update = 0;         // apply() and the callback after it
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0;  // see above
@@ -80,7 +80,7 @@ class DataParallel {
   // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Call it before
   // using the results of the last step; the functions below that read parameters do. No effect on the CPU.
   void finish_checks();
-  // Call after an error in a step. Makes the outstanding checks of this step and of the last one, and throws the first
+  // Call after an error in a step. Runs the outstanding checks of this step and of the last one, and throws the first
   // error that they find, which may be the cause.
   void find_cause();
   // Call within a step: calls f with x on the CPU, at once for a CPU tensor, otherwise before the checks of the step.
@@ -93,13 +93,13 @@ class DataParallel {
   double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
   Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
-  // What this rank updates: its shards if parameters are sharded (zero3, hybrid), otherwise buckets().
+  // Buckets that this rank updates: its shards if parameters are sharded (zero3, hybrid), otherwise buckets().
   Buckets& updated_buckets() { return parameters_ ? parameters_->own() : buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // state
   std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers besides the state tensors
-  void restore(const std::vector<double>& counters);          // those of a checkpoint
-  std::string method_names() const;                           // of the optimizer and its exchange: "adamw, dense, none"
-  const Scheduler& scheduler() const { return scheduler_; }   // times of the buckets
+  void restore(const std::vector<double>& counters);          // sets the counters of a checkpoint
+  std::string method_names() const;                           // optimizer, exchange and sharding: "adamw, dense, none"
+  const Scheduler& scheduler() const { return scheduler_; }   // unused parameters, overlapped buckets
   // False after a local step, which leaves the replicas different.
   bool synchronized() const { return optimizer_->synchronized(); }
   // Collective: makes the replicas identical after local steps. Call it before evaluating or saving.
@@ -107,26 +107,26 @@ class DataParallel {
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
   // Collective: calls f while the parameters hold their float32 master weights, to save or replace them.
   void with_master_weights(const std::function<void()>& f);
-  // As with_master_weights(), but with one bucket after the other: sharded parameters need memory for one bucket.
+  // Like with_master_weights(), one bucket after the other, so that sharded parameters need memory for one bucket only.
   // store: f replaces values.
   void for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store = false);
   // Collective: calls f while every rank holds all parameters, also if they are sharded. rounded: as parameter_wire
   // sends them.
   void with_all_parameters(const std::function<void()>& f, bool rounded = true);
-  // Collective: calls f, which reads parameters to evaluate, generate or save, and may differ between ranks. Sharded
-  // parameters are gathered when operations read them, one bucket at a time (ParameterShards::read()). f must not
-  // communicate, nor read values other than through Var::value(). rounded: as parameter_wire sends them.
+  // Collective: calls f, which reads parameters to evaluate, generate or save, and may be different on each rank.
+  // Sharded parameters are gathered when operations read them, one bucket at a time (ParameterShards::read()). f must
+  // not communicate, and must read values through Var::value() only. rounded: as parameter_wire sends them.
   void read_parameters(const std::function<void()>& f, bool rounded = true);
-  void read_master_weights(const std::function<void()>& f);  // the same with the float32 master weights
+  void read_master_weights(const std::function<void()>& f);  // read_parameters() with the float32 master weights
   // Call after changing values of updated_buckets() outside of steps. On a GPU, also call it after a custom kernel has
   // written parameters; writes by Tensor's functions, collectives and update_each() are detected.
   void parameters_changed();
   uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
   Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
-  // Collective: all-gathers x [padded], of which every rank holds its own shard of the bucket. No effect if parameters
+  // Collective: all-gathers x [padded], in which every rank has its own shard of the bucket. No effect if parameters
   // are sharded: x then belongs to a shard.
   void gather(const Bucket& bucket, const Tensor& x);
-  // This rank's float32 master weights, if ranks compute with rounded ones.
+  // This rank's float32 master weights, if ranks compute with rounded weights.
   std::vector<StateTensor> master_state() const;
 
  private:
@@ -141,10 +141,10 @@ class DataParallel {
   bool hybrid() const { return options_.exchange.sharding == Sharding::hybrid; }
   bool holds_gradients() const { return options_.skip_not_finite || options_.refuse_step; }
   void check_finite(const Bucket& bucket);
-  void swap_reads();  // the reads of this step become those of the last one, whose functions it calls
+  void swap_reads();  // ends a step: runs the functions of last_reads_, which then becomes the reads of this step
   bool takes_step();  // collective, if gradients are held until the end of the step; sets skip_reason_
 
-  // Buckets, and what sharded parameters need: the rank's shards, and the hash of the values that were divided.
+  // Buckets; with sharded parameters, also the rank's shards and the hash of the initial values.
   struct Layout {
     Buckets buckets;
     std::vector<Bucket> own = {};

@@ -14,7 +14,7 @@ namespace godwit {
 namespace {
 
 // "the gradient of 'conv1.weight' at element 17", by global offset.
-std::string place_of(const Buckets& buckets, int64_t element) {
+std::string location_of(const Buckets& buckets, int64_t element) {
   for (const Bucket& bucket : buckets)
     for (const Slot& slot : bucket.slots)
       if (const int64_t i = element - bucket.begin - slot.offset; i >= 0 && i < slot.numel)
@@ -71,7 +71,7 @@ bool DataParallel::takes_step() {
     if (options_.refuse_step) squares += std::bit_cast<double>(of_rank[1]);
   }
   if (bad < buckets_.numel()) {
-    skip_reason_ = detail::concat(place_of(buckets_, bad), " is not finite on rank ", rank_of_bad);
+    skip_reason_ = detail::concat(location_of(buckets_, bad), " is not finite on rank ", rank_of_bad);
     check(options_.skip_not_finite, options_.optimizer.name(), ": step ", info_.step, ": ", skip_reason_);
     return false;
   }
@@ -80,7 +80,7 @@ bool DataParallel::takes_step() {
   return reason.empty();
 }
 
-// If parameters are sharded, ranks gather them and compare what they received.
+// If parameters are sharded, ranks gather them and compare the received values.
 void DataParallel::check_replicas() {
   finish_checks();
   check(synchronized(), "check_replicas: after step ", info_.step, " the replicas differ, because the optimizer takes ",

@@ -38,8 +38,8 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   return std::nullopt;
 }
 
-// Hashes the values of a parameter, or the first 256 if it is deferred, because files on two nodes may differ. Deferred
-// values whose layout differs from that of the file are left out: reading some of them would compute all.
+// Hashes the values of a parameter, or the first 256 if the parameter is deferred, because files on two nodes may
+// differ. Skips deferred values whose layout differs from the file's: reading some of them would compute all.
 void add_values(const Slot& slot, Hash* hash) {
   if (!slot.var.is_deferred()) return hash->add(slot.var.value(), slot.numel);
   if (slot.layout != FileLayout::as_in_memory) return;
@@ -56,19 +56,19 @@ void check_sharding(const DataParallelOptions& options) {
   if (!options.optimizer.method().communicates_itself) return exchange.check_values();
   check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
         ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
-        " cannot divide; leave exchange.sharding out, use hybrid, or take an optimizer behind an exchange, as adamw");
+        " cannot divide; leave exchange.sharding out, use hybrid, or use an optimizer with an exchange, such as adamw");
   check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
-        options.clip_norm, " with sharding hybrid needs an optimizer behind an exchange; use one, such as adamw, or ",
+        options.clip_norm, " with sharding hybrid needs an optimizer with an exchange; use one, such as adamw, or ",
         "set clip.norm=0");
   check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
             options.optimizer.text("warmup") != "auto",
         options.optimizer.name(),
-        ": warmup=auto looks at all parameters, of which a worker has only some with sharding ",
-        "hybrid; set optimizer.warmup=fixed");
+        ": warmup=auto measures all parameters, but with sharding hybrid a worker has only some; set ",
+        "optimizer.warmup=fixed");
   check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
             options.optimizer.text("frozen").empty(),
-        options.optimizer.name(), ": frozen names parameters, of which a worker has only some with sharding hybrid; ",
-        "leave one of them out");
+        options.optimizer.name(), ": frozen names parameters, but with sharding hybrid a worker has only some; leave ",
+        "optimizer.frozen or exchange.sharding out");
   if (exchange.sharding == Sharding::hybrid) shard_unit(options);  // throws for one block for the whole model
 }
 

@@ -13,8 +13,8 @@ namespace godwit {
 // on [bounds[0], bounds[1]), `first` again, …
 struct DecayTurns {
   int64_t begin, end;                // first element, and the one after the last
-  double first, second;              // decay of the parts by turns
-  std::vector<int64_t> bounds = {};  // where a part ends and the next one begins
+  double first, second;              // decay of alternate parts
+  std::vector<int64_t> bounds = {};  // end of each part but the last
 
   // Decay is weight_decay, or 0 for parameters without decay if `decay_norm_and_bias` is false.
   DecayTurns(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias)
@@ -28,7 +28,7 @@ struct DecayTurns {
   }
 };
 
-// Calls update(begin, end, decay) for each of these parts.
+// Calls update(begin, end, decay) for each part of DecayTurns.
 template <class Update>
 void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, const Update& update) {
   const DecayTurns turns(bucket, weight_decay, decay_norm_and_bias);

@@ -38,13 +38,12 @@ class Ema {
   // float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  // Updates the averages of the values that this rank owns, and no others. Call after the optimizer has updated the
-  // values.
+  // Updates the averages of the values that this rank owns. Call after the optimizer has updated the values.
   void update(const Bucket& bucket, int64_t step);
   // Calls complete(bucket, averages) for each bucket, to gather the averages of sharded parameters before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
   void update_buffers(int64_t step);  // call once per step; updates the averages of all buffers
-  // Swaps the averages and the values in place, parameters and buffers. Calling it twice restores the original state
+  // Swaps the averages and the values of parameters and buffers in place. A second call restores the original state
   // exactly.
   void swap();
   std::vector<StateTensor> state() const;  // for checkpoints: "ema", the averages of the values that this rank owns

@@ -25,7 +25,7 @@ struct SubtractScaled {
   GODWIT_INLINE void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
 };
 
-// Of each parameter, from ‖x‖² and ‖r‖²: c;  rate ← α·c
+// c of a parameter from ‖x‖² and ‖r‖²;  rate ← α·c
 template <class T>
 struct LambCoefficient {
   double lr, low, high;  // α, limits of c
@@ -43,20 +43,21 @@ struct SubtractScaledParts {
   GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // for parameter i
 };
 
-// The owned elements of a bucket's parameters, by slot. They follow one another; those of other ranks are empty.
+// The owned elements of a bucket's parameters: consecutive ranges, empty for parameters of other ranks.
 struct ParameterRanges {
-  explicit ParameterRanges(const Bucket& bucket);  // of the owned elements of its slots
+  explicit ParameterRanges(const Bucket& bucket);  // takes the owned elements of the bucket's slots
   std::vector<Segment> ranges;                                       // one for each slot
-  std::vector<int64_t> bounds;                                       // between them, for update_by_parts()
+  std::vector<int64_t> bounds;                                       // between the ranges, for update_by_parts()
   bool empty() const { return ranges.empty() || begin() == end(); }  // no element is owned
   int64_t begin() const { return ranges.front().begin; }             // of the owned elements
   int64_t end() const { return ranges.back().end; }                  // of the owned elements
 };
 
 // On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
-//   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖ clamped to [min_coeff, max_coeff], 1 if either norm is 0;  x ← x − α·c·r.
-// bias_correction applies Adam's bias correction to m̂ and v̂. float32 or float64. Norms are of whole parameters, so a
-// rank must own all of a parameter or none of it.
+//   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖;  x ← x − α·c·r.
+// - c is clamped to [min_coeff, max_coeff], and 1 if either norm is 0.
+// - m̂ and v̂ have Adam's bias correction with bias_correction; otherwise they are m and v.
+// float32 or float64. Norms are of whole parameters, so a rank must own all of a parameter or none of it.
 class Lamb : public Optimizer {
  public:
   struct Options {

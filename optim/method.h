@@ -10,7 +10,7 @@
 
 namespace godwit {
 
-// What an optimizer is made from, besides its options. References are used only during the call.
+// Arguments that create an optimizer, besides its options. References are used only during the call.
 struct OptimizerInputs {
   const Buckets& buckets;                   // parameters and gradients
   const Communicator& comm;                 // the ranks
@@ -25,7 +25,7 @@ struct OptimizerMethod {
   std::vector<std::string> aliases = {};  // other names for it
   std::string help;   // one line for --help
   std::string paper;  // source of the algorithm
-  std::string bytes;  // what a worker sends in a step
+  std::string bytes;  // data that a worker sends in a step
   AnyOptions defaults;  // at least the option lr
   bool communicates_itself = false;     // uses no Exchange
   bool needs_whole_parameters = false;  // under sharding one rank must own all of a parameter
@@ -33,9 +33,9 @@ struct OptimizerMethod {
   // Fits the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if it cannot use a
   // learning rate of the schedule. Null: nothing depends on the run.
   void (*fit)(AnyOptions& options, const Schedule& schedule, int64_t steps) = nullptr;
-  // What a user may not expect of the fitted options, one line each. Null: nothing.
+  // Warnings about the fitted options, one line each. Null: none.
   std::vector<std::string> (*notices)(const AnyOptions& options, int64_t steps) = nullptr;
-  std::string divergence_hint = {};  // what helps if the loss is not finite, besides a lower learning rate
+  std::string divergence_hint = {};  // remedies for a non-finite loss, besides a lower learning rate
 };
 
 // An optimizer and its options:  Birder::Options{.lr = 0.01}, "birder", {"birder", R"({"lr": 0.01})"}.
@@ -64,7 +64,7 @@ std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, Optimiz
 }
 inline constexpr const char* kExchangeBytes = "what its exchange sends";  // OptimizerMethod::bytes
 
-// Throws if a value is out of range or `inputs.exchange` does not fit the method.
+// Creates the optimizer. Throws if a value is out of range or `inputs.exchange` does not fit the method.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs);
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const std::string& json, OptimizerInputs inputs);
 // The options fitted to a run: OptimizerMethod::fit.

@@ -5,12 +5,14 @@
 
 namespace godwit {
 
-// Up to step T_w = warmup_steps: Adam on the mean gradient, with decoupled weight decay. Then v is frozen, and
-//   mᵢ = β1·m + (1−β1)·gᵢ from the common m;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
-// v = 0 means that the parameter had no gradient in any uncompressed exchange; then m is set to 0, and only weight
-// decay changes it. With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does,
-// and v always by 1 − β2^T_w. |m/√v| is limited to update_limit. VarianceFreeze says when the warm-up ends and v is
-// refreshed. float32.
+// Warm-up, steps 1 … T_w: Adam on the mean gradient, with decoupled weight decay. Later steps, with frozen v:
+//   mᵢ = β1·m + (1−β1)·gᵢ;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
+// - bias_correction divides m by 1 − β1ᵗ and v by 1 − β2^T_w.
+// - |m/(√v + ε)| is limited to update_limit.
+// - Where v = 0, as without a gradient in any uncompressed exchange, m is set to 0, so that only weight decay changes
+//   the parameter.
+// - With keep_local_momentum, mᵢ replaces m in the first formula.
+// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. float32.
 class OneBitAdam : public Optimizer {
  public:
   struct Options {

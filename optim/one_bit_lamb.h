@@ -6,14 +6,17 @@
 
 namespace godwit {
 
-// Up to step T_w = warmup_steps: LAMB on the mean gradient, and a moving average of each parameter's coefficient, c̄ ←
-// β3·c̄ + (1−β3)·c with β3 = coeff_beta, divided by 1 − β3^T_w where it is used. Then v and c̄ are frozen, and
-//   m ← ErrorFeedbackAllReduce(β1·m + (1−β1)·gᵢ), 0 where v is 0;  ĝ = (m − β1·m_before)/(1−β1);
-//   ṽ ← β2·ṽ + (1−β2)ĝ², starting from v;  p = m/(√v+ε);  r = p + λx;
-//   f = max (√v+ε)/(√ṽ+ε) over the parameter;  with decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖);
-//   f clamped to [factor_min, factor_max], then to its last value·(1 ± factor_threshold);  x ← x − α·f·c̄·r.
-// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze. |p|
-// is limited to update_limit. float32.
+// Warm-up, steps 1 … T_w: LAMB on the mean gradient, and for each parameter, with β3 = coeff_beta,
+//   c̄ ← β3·c̄ + (1−β3)·c.
+// Later steps, with frozen v and c̄, and with ṽ = v at first:
+//   m ← ErrorFeedbackAllReduce(β1·m + (1−β1)·gᵢ);  ĝ = (m − β1·m_before)/(1−β1);  ṽ ← β2·ṽ + (1−β2)ĝ²;
+//   p = m/(√v+ε);  r = p + λx;  f = max (√v+ε)/(√ṽ+ε) over the parameter;  x ← x − α·f·c̄·r.
+// - bias_correction divides m, v and ṽ in p and f as Adam does. c̄ is always divided by 1 − β3^T_w.
+// - |p| is limited to update_limit.
+// - Where v = 0, m is set to 0.
+// - For a parameter with weight decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖).
+// - f is then clamped to [factor_min, factor_max], and to its last value·(1 ± factor_threshold).
+// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. float32.
 class OneBitLamb : public Optimizer {
  public:
   struct Options {

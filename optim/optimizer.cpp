@@ -5,7 +5,7 @@
 namespace godwit {
 
 void Optimizer::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
-  check(exchange_ != nullptr, "optimizer: no exchange was given");
+  check(exchange_ != nullptr, "optimizer: the exchange is null; pass one, or override exchange()");
   exchange_->mean(bucket, comm, step.step);
 }
 

@@ -33,15 +33,14 @@ class Optimizer {
 
   // False after a step that leaves the replicas different (0/1 Adam's local steps).
   virtual bool synchronized() const { return true; }
-  // What the user should know about the step that was applied last, one line; empty after most steps.
+  // One line for the user about the step that was applied last, such as the end of a warm-up; empty after most steps.
   virtual std::string event(int64_t) const { return {}; }
   // Collective over all buckets: makes the replicas identical again after local steps.
   virtual void synchronize(Buckets&, Communicator&) {}
 
   virtual std::vector<StateTensor> state() const { return {}; }  // excluding its exchange's state
   std::vector<StateTensor> exchange_state() const;               // such as error feedback
-  // Numbers that a checkpoint needs besides state(), without those of the exchange. Their count depends only on the
-  // options.
+  // Numbers saved in checkpoints besides state(), without the exchange's numbers.
   virtual std::vector<double> counters() const { return {}; }
   virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
   Exchange* exchange_method() const { return exchange_.get(); }     // null if the optimizer communicates itself

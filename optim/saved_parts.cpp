@@ -65,13 +65,13 @@ void for_parts(const std::vector<StateTensor>& parts, int64_t numel, const F& f)
   }
 }
 
-// The elements that a rank has of a state tensor.
+// Elements of a state tensor on a rank.
 struct Holding {
   int rank;
   int64_t begin, end;
 };
 
-// A saved piece that covers an element range, and where that begins in it.
+// A saved piece that covers a range of elements, and the index in the piece at which the range begins.
 struct Source {
   const SavedParts::Piece* piece;
   int64_t first;
@@ -226,10 +226,10 @@ std::string redistribute(const std::vector<StateTensor>& parts, const std::vecto
   for (const std::vector<std::string>& of_rank : gather_texts(world, said, "checkpoint/redistributed"))
     for (size_t i = 0; i + 1 < of_rank.size(); i += 2) of_all[of_rank[i]].insert(of_rank[i + 1]);
   std::string line;
-  const auto add = [&](const char* kind, const std::string& what) {
+  const auto add = [&](const char* kind, const std::string& treatment) {
     std::string names;
     for (const std::string& name : of_all[kind]) names += (names.empty() ? "" : ", ") + name;
-    if (!names.empty()) line += (line.empty() ? "" : "; ") + what + ": " + names;
+    if (!names.empty()) line += (line.empty() ? "" : "; ") + treatment + ": " + names;
   };
   add("a", "redistributed, with the mean over the workers kept");
   add("b", "moved to the workers that now own the values");

@@ -1,4 +1,4 @@
-// State tensors of a saved run, for the ranks of another one. For the sources of optim/checkpoint.h.
+// State tensors of a saved run, for the ranks of another run. For the sources of optim/checkpoint.h.
 #pragma once
 #include <functional>
 #include <map>
@@ -32,17 +32,18 @@ class SavedParts {
 // parts[i] has the elements [parts[i].begin, result[i]) of the parameter vector, which has numel elements.
 std::vector<int64_t> ends_of(const std::vector<StateTensor>& parts, int64_t numel);
 
-// Copies to each part the values that were saved for its elements, from the first rank in `order` that has them. Asks
-// saved_by() for the state of a rank only if earlier ones lack values. Throws if some are missing.
+// Copies to each part the saved values of its elements, from the first rank in `order` that has them. Calls
+// saved_by(rank) only if earlier ranks lack values. Throws if no rank has a value.
 void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& order,
                 const std::function<const SavedParts&(int rank)>& saved_by, int64_t numel);
 
-// Collective. Sets the parts of all ranks of `world` from those of the saved ranks; see load_checkpoint(). Returns what
-// was done by kind, one line; equal on all ranks.
+// Collective. Sets the parts of all ranks of `world` from the parts of the saved ranks; see load_checkpoint(). Returns
+// one line, equal on all ranks, that names the averaged, moved, new and unused state.
 std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, int64_t numel,
                          Group& world);
 
-// Weights of saved ranks 0 … saved−1 in the mean over [j/ranks, (j+1)/ranks) of them; they sum to 1.
+// Weights of the saved ranks 0 … saved−1 in the mean over the part [j/ranks, (j+1)/ranks) of the saved ranks; their sum
+// is 1.
 std::vector<double> weights_of(int saved, int ranks, int j);
 
 }  // namespace godwit::checkpoint

@@ -20,7 +20,7 @@ int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int6
   check(steps <= static_cast<double>(total_steps), "schedule: a warm-up of ",
         config.warmup_epochs > 0 ? detail::concat(config.warmup_epochs, " epochs (", steps, " steps)")
                                  : detail::concat(steps, " steps"),
-        " is longer than the run of ", total_steps, " steps");
+        " is longer than the run of ", total_steps, " steps; shorten the warm-up, or train longer");
   return static_cast<int64_t>(steps);
 }
 
@@ -54,7 +54,7 @@ void ScheduleConfig::describe(OptionList& list) {
   add("warmup_steps", warmup_steps, "length of the warm-up, in steps", kNotNegative);
   add("warmup_power", warmup_power, "power of the elapsed fraction of the warm-up; 1: linear", kPositive);
   add("warmup_start", warmup_start, "lr from which the warm-up rises, as a fraction of lr", kFraction);
-  add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, as 30,60", kPositive);
+  add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, such as 30,60", kPositive);
   add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
   add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
   add("decay_factor", decay_factor, "exponential: factor on lr after each decay_steps steps", kAboveZeroToOne);
@@ -76,17 +76,17 @@ Schedule::Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_p
   config_.describe(options);
   for (const Option& option : options) check_value(option, option.name);
   check(std::isfinite(base_lr) && base_lr >= 0, "schedule: lr must be finite and not negative, not ", base_lr);
-  check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: needs at least one step per epoch and in all, not ",
-        steps_per_epoch, " and ", total_steps);
+  check(steps_per_epoch >= 1 && total_steps >= 1, "schedule: steps_per_epoch is ", steps_per_epoch, ", total_steps is ",
+        total_steps, "; expected at least 1");
   warmup_steps_ = warmup_steps(config, steps_per_epoch, total_steps);
   check(config.name != "multi_step" || !config.milestones.empty(),
-        "schedule multi_step: needs milestones, the epochs at which lr falls");
+        "schedule multi_step: milestones is empty; set the epochs at which lr falls");
   config.check();
 }
 
 double Schedule::warmup_lr(int64_t step) const {
   const double steps = static_cast<double>(warmup_steps_), at = static_cast<double>(step);
-  // at/steps stands apart from the rest of its power, which is exactly 1 for warmup_power 1.
+  // One factor at/steps is separate, so that the power is exactly 1 for warmup_power 1.
   return base_lr_ * config_.warmup_start +
          (1 - config_.warmup_start) * base_lr_ * at / steps * std::pow(at / steps, config_.warmup_power - 1);
 }

@@ -21,13 +21,13 @@ struct ScheduleConfig {
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
   double gamma = 0.1;                // multi_step
   double power = 1;                  // polynomial
-  double decay_factor = 0.99;        // exponential: lr is multiplied by it …
-  int64_t decay_steps = 520;         // … after every so many steps that follow the warm-up (0/1 Adam paper: BERT)
+  double decay_factor = 0.99;        // exponential: factor on lr every decay_steps steps
+  int64_t decay_steps = 520;         // exponential: counted from the end of the warm-up (0/1 Adam paper: BERT)
   // linear, cosine, polynomial: final lr as a fraction of lr, reached one step after the last, as in PyTorch and
   // HuggingFace. The last step therefore has a learning rate above 0.
   double final_fraction = 0;
 
-  // Options that `name` does not read are inapplicable.
+  // Adds the options; options that the schedule `name` does not read are marked as inapplicable.
   void describe(OptionList& list);
   void check() const;  // throws if milestones do not ascend
 };
@@ -38,7 +38,7 @@ std::vector<std::string> schedule_names();  // names for ScheduleConfig::name
 // (milestones that do not increase, warm-up longer than the run).
 class Schedule {
  public:
-  // Steps of the run, and of an epoch.
+  // base_lr: the full learning rate.
   Schedule(const ScheduleConfig& config, double base_lr, int64_t steps_per_epoch, int64_t total_steps);
   double lr(int64_t step) const;  // step = 1 … total_steps; constant beyond
 

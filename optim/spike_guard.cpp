@@ -11,8 +11,9 @@ void SpikeOptions::describe(OptionList& list) {
   list.add("guard", guard,
            "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
       .with_choices({"off", "skip", "rollback"});
-  list.add("z", z, "size of a jump: standard deviations above the mean", kPositive);
-  list.add("window", window, "steps whose mean and deviation count", {SpikeGuard::kLeast, 1e6});
+  list.add("z", z, "size of a jump, in standard deviations above the mean", kPositive);
+  list.add("window", window, "number of last normal steps for the mean and the standard deviation",
+           {SpikeGuard::kLeast, 1e6});
 }
 
 SpikeGuard::SpikeGuard(double z, int64_t window)
@@ -25,7 +26,7 @@ SpikeGuard::SpikeGuard(double z, int64_t window)
 
 std::string SpikeGuard::look(double loss, double gradient_norm) {
   int64_t& seen = *seen_.data<int64_t>();
-  check(seen >= 0, "spike guard: has seen ", seen, " steps; the checkpoint is damaged");
+  check(seen >= 0, "spike guard: has seen ", seen, " steps; the checkpoint is corrupt");
   const int64_t count = std::min(seen, window_);
   const double values[] = {loss, gradient_norm};
   for (int which = 0; which < 2 && count >= kLeast; ++which) {

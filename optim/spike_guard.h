@@ -1,4 +1,4 @@
-// SpikeGuard: finds steps whose loss or gradient norm is far above those of the steps before.
+// SpikeGuard: detects steps whose loss or gradient norm is far above the values of earlier steps.
 #pragma once
 #include <map>
 #include <string>
@@ -17,16 +17,17 @@ struct SpikeOptions {
   void describe(OptionList& list);  // adds the options
 };
 
-// Keeps the loss and the gradient norm of the last `window` normal steps. A value is a spike if it is over `z` standard
-// deviations above their mean; the deviation counts as at least 1 % of the mean. The first kLeast steps are normal.
+// Keeps the loss and the gradient norm of the last `window` normal steps. A value is a spike if it exceeds the mean of
+// these steps by more than `z` standard deviations; the deviation is taken to be at least 1 % of the mean. The first
+// kLeast steps are normal.
 class SpikeGuard {
  public:
-  static constexpr int64_t kLeast = 20;  // steps before a spike can be found
+  static constexpr int64_t kLeast = 20;  // steps before a spike can be detected
 
   // Throws unless z > 0 and window ≥ kLeast.
   SpikeGuard(double z, int64_t window);
-  // "" for a normal step, which is then remembered; otherwise what is too large: "the loss is 12.5, 8.1 standard
-  // deviations above the mean 2.3 of the last 100 steps".
+  // Returns "" for a normal step, after recording its values; otherwise describes the spike: "the loss is 12.5, 8.1
+  // standard deviations above the mean 2.3 of the last 100 steps".
   std::string look(double loss, double gradient_norm);
   std::map<std::string, Tensor> state() const;  // for checkpoints, by name; shares memory with the guard
 

@@ -6,20 +6,20 @@
 
 namespace godwit {
 
-// T_u: the steps after which the replicas are synchronized. t₀ = 0, t_{j+1} = t_j + gap(t_j). With H = max_interval,
-// K = doubling_steps (T_w if that is 0) and T_w = warmup_steps, gap(t) is
+// T_u: the steps after which the replicas are synchronized. t₀ = 0, t_{j+1} = t_j + gap(t_j). With T_w = warmup_steps,
+// H = max_interval and K = doubling_steps (T_w if doubling_steps is 0), gap(t) is
 //   1                      for t <= T_w, if T_w is not 0; later it depends on the option intervals:
-//   min(H, 2ⁱ)             "learning_rate", once the learning rate has fallen to 1/2ⁱ of that of T_w
+//   min(H, 2ⁱ)             "learning_rate", once the learning rate has fallen to 1/2ⁱ of its value at T_w
 //   min(H, 2^⌊(t−T_w)/K⌋)  "doubling"
 //   H                      "fixed"
-// T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if that
-// is not 0. T_v ends after freeze_step or, if that is 0, with the first gap above 1. The variance changes only in the
-// first step of a sync interval, so that one v serves the whole interval.
+// T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if
+// variance_interval is not 0. T_v ends after freeze_step or, if freeze_step is 0, with the first gap above 1. The
+// variance changes only in the first step of a sync interval, so that one v serves the whole interval.
 class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
-  struct Step {              // what happens in a step
+  struct Step {              // sets to which a step belongs
     bool sync, variance;     // in T_u, in T_v
     int64_t since_variance;  // steps since the last element of T_v before this step, or since step 0
   };
@@ -29,7 +29,7 @@ class SyncSchedule {
 
  private:
   int64_t gap(int64_t step) const;
-  void advance(int64_t step);  // moves to the interval, and to the element of T_v, for `step`
+  void advance(int64_t step);  // moves to the sync interval and to the element of T_v for `step`
 
   ZeroOneAdam::Options options_;
   int64_t last_variance_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kSettled = 0.96;        // bound of a change of ‖v̂‖₁, and its reciprocal
 constexpr double kSettledShare = 0.99;   // of all values, in tensors that have settled
-constexpr double kOutgrown = 4;          // ‖ĝ‖²/‖v̂‖₁ from which on v̂ is refreshed
+constexpr double kOutgrown = 4;          // largest ‖ĝ‖²/‖v̂‖₁ of a v̂ that is not outgrown
 constexpr double kLargestWeight = 0.5;   // of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
 constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
 
@@ -141,7 +141,8 @@ void VarianceFreeze::restore(const std::vector<double>& counters) {
   const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
                     counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
   const size_t arrays = sane ? 1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3]) : 0;
-  check(sane && counters.size() == 4 + arrays * n, name_, ": the checkpoint is of another model");
+  check(sane && counters.size() == 4 + arrays * n, name_,
+        ": the checkpoint is of another model; resume with the same model");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
   auto at = counters.begin() + 4;
   const auto take = [&] {
@@ -175,7 +176,7 @@ bool VarianceFreeze::settled() {
   return static_cast<double>(in_settled) >= kSettledShare * static_cast<double>(all);
 }
 
-// Why the limit ended the warm-up.
+// Reason why the warm-up lasted until its limit.
 std::string VarianceFreeze::unsettled() const {
   const auto delta = std::llround(1 / (1 - beta2_));
   if (changes_.empty())
@@ -196,11 +197,12 @@ std::string VarianceFreeze::unsettled() const {
 }
 
 int64_t warmup_of_run(const std::string& name, double fraction, int64_t warmup_steps, int64_t steps,
-                      int64_t least_after, const std::string& what) {
+                      int64_t least_after, const std::string& purpose) {
   if (warmup_steps == 0 && fraction > 0)
     warmup_steps = std::max<int64_t>(std::llround(fraction * static_cast<double>(steps)), 1);
-  check(warmup_steps <= steps - least_after, name, ": a warm-up of ", warmup_steps, " steps leaves nothing to ", what,
-        " of a run of ", steps, "; lower optimizer.warmup_steps or optimizer.warmup_fraction, or train longer");
+  check(warmup_steps <= steps - least_after, name, ": a warm-up of ", warmup_steps, " steps leaves nothing to ",
+        purpose, " of a run of ", steps,
+        "; lower optimizer.warmup_steps or optimizer.warmup_fraction, or train longer");
   return warmup_steps;
 }
 

@@ -1,5 +1,5 @@
-// What one_bit_adam, zero_one_adam and one_bit_lamb have in common: the options of their warm-up and of their signs,
-// the end of the warm-up, uncompressed means, and texts for the user.
+// Shared by one_bit_adam, zero_one_adam and one_bit_lamb: options of the warm-up and of signs, the end of the warm-up,
+// uncompressed means, and texts for the user.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -16,10 +16,10 @@ namespace godwit {
 enum class DenseWire { bf16, f16, f32 };
 inline std::vector<std::string> choices_of(DenseWire) { return {"bf16", "f16", "f32"}; }
 
-// Collective: x ← mean of x over the ranks. `purpose` is the beginning of the phases: "one_bit_adam/warmup".
+// Collective: x ← mean of x over the ranks. `purpose` is the prefix of the phases: "one_bit_adam/warmup".
 void dense_mean(Group& world, const Tensor& x, DenseWire wire, const std::string& purpose);
 
-// update_limit as a kernel takes it: infinity for 0, which means no limit.
+// update_limit for a kernel: infinity for 0, which means no limit.
 inline float limit_of(double update_limit) {
   return update_limit > 0 ? static_cast<float>(update_limit) : std::numeric_limits<float>::infinity();
 }
@@ -28,11 +28,12 @@ inline float limit_of(double update_limit) {
 enum class WarmupEnd { automatic, fixed };
 inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}; }
 
-// Adds the options warmup_fraction, warmup_steps, update_limit, dense_wire, sign_scale and block_size.
+// Adds the options warmup_fraction, warmup_steps, update_limit, dense_wire, sign_scale and block_size. `help`: phrase
+// for the warm-up.
 template <class Options>
-void describe_warmup(Options& o, OptionList& list, const std::string& what) {
-  list.add("warmup_fraction", o.warmup_fraction, what + ", as a fraction of the run", kFraction);
-  list.add("warmup_steps", o.warmup_steps, what + ", in steps; 0: warmup_fraction of the run", kNotNegative);
+void describe_warmup(Options& o, OptionList& list, const std::string& help) {
+  list.add("warmup_fraction", o.warmup_fraction, help + ", as a fraction of the run", kFraction);
+  list.add("warmup_steps", o.warmup_steps, help + ", in steps; 0: warmup_fraction of the run", kNotNegative);
   list.add("update_limit", o.update_limit,
            "limit of |m/sqrt(v)|, after the warm-up if there is one; 0: no limit, as published", kNotNegative);
   list.add("dense_wire", o.dense_wire, "type in which uncompressed gradients are sent");
@@ -54,16 +55,16 @@ void describe_freeze(Options& o, OptionList& list) {
 }
 
 // Length of the warm-up in a run of `steps` steps: `warmup_steps` if not 0, otherwise `fraction` of the run, at least
-// one step. Throws if fewer than `least_after` steps remain after the warm-up. `what`: the purpose of these steps, for
-// the message ("compress").
+// one step. Throws if fewer than `least_after` steps remain after the warm-up. `purpose` of these steps, for the
+// message: "compress".
 int64_t warmup_of_run(const std::string& name, double fraction, int64_t warmup_steps, int64_t steps,
-                      int64_t least_after, const std::string& what);
+                      int64_t least_after, const std::string& purpose);
 // Throws if the warm-up is given as a fraction only.
 void check_warmup_in_steps(const std::string& name, double fraction, int64_t warmup_steps);
 // Throws if the warm-up is missing or given as a fraction only.
 void check_warmup_given(const std::string& name, double fraction, int64_t warmup_steps);
 
-// When 1-bit Adam and 1-bit LAMB freeze the second moment v, and when they refresh it later.
+// Determines when 1-bit Adam and 1-bit LAMB freeze the second moment v, and refreshes v later.
 //
 // End of the warm-up, WarmupEnd::automatic: after the first step t, a multiple of Δ/10, at which
 //   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
@@ -71,29 +72,31 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // Adam paper tests the whole v, without bias correction and only for growth.) ‖v‖₁ is the moving average of
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
-// Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
-// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂
-// of a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because
-// the gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ unchanged. With Refresh::follow the factor is 1
-// − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁ then follows
-// Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
+// Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient ĝ is also exchanged
+// uncompressed. Where v = 0, because the first gradient came after the warm-up, v̂ ← ĝ². The other values of a tensor
+// are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over these values, the factor is
+//   r              if r > 4, because the gradients have outgrown v;  otherwise
+//   1              with Refresh::outgrown
+//   1 − w + w·r    with Refresh::follow, so that ‖v̂‖₁ follows Adam's, up or down
+// w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5. This limit keeps the gradient of one
+// batch from replacing v̂.
 class VarianceFreeze {
  public:
-  enum class Refresh { off, outgrown, follow };  // how v is refreshed
+  enum class Refresh { off, outgrown, follow };  // rule for the factor
   // `limit`: longest warm-up, in steps. `refresh`: after the warm-up. `name` is for event().
   VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh, const Buckets& buckets);
 
-  // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the one before.
+  // Whether `step` belongs to the warm-up. Decides at the first call for a step, after all buckets of the last step.
   bool warming_up(int64_t step);
   int64_t frozen_at() const { return frozen_at_; }  // T_w; 0 during the warm-up
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
   // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
-  // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot.
+  // Returns the factor on v of each slot. Call for each bucket in a refresh, with the mean gradient ĝ and the old v.
   std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
-  void restore(const std::vector<double>& counters);  // those of a checkpoint
-  // What the user should know about the last step: how the warm-up ended. Empty after most steps.
+  void restore(const std::vector<double>& counters);  // sets the numbers of a checkpoint
+  // After the end of the warm-up, one line for the user with the reason; empty after other steps.
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
 
  private:
@@ -117,8 +120,8 @@ class VarianceFreeze {
   std::string event_;
 };
 
-// A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as
-// described at VarianceFreeze. v = correction·v̂. Returns the mean gradient.
+// Collective: exchanges the mean of bucket.grad and refreshes v = correction·v̂ as VarianceFreeze describes. Returns
+// the mean gradient.
 Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
                         DenseWire wire, const std::string& purpose);
 // v ← correction·g² where v is 0, and factor·v elsewhere. `factors`: one per slot; empty: all 1.

@@ -9,14 +9,17 @@ namespace godwit {
 
 class SyncSchedule;
 
-// Step t on rank i:
-//   t in T_v:  v ← β2·v + (1−β2)·(mean of gᵢ, uncompressed)²
-//   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
+// Step t on rank i, with the sets T_u and T_v of optim/sync_schedule.h:
+//   t in T_v:  v ← β2·v + (1−β2)ĝ²,  ĝ = mean of gᵢ, uncompressed
+//   every t:   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
-// Σ and Π run over the steps since the last synchronization; x' are the common parameters after it. v = 0 means that
-// the parameter has never received a gradient; then u and m are 0, and only weight decay changes it. Every α must be
-// positive. Between synchronizations the replicas differ. With bias_correction, v is Adam's v̂ for a run in which ĝ² of
-// each step equals that of the next step in T_v. |m/√v| is limited to update_limit. float32.
+// Σ and Π run over the steps since the last synchronization, after which all ranks had the parameters x'.
+// - bias_correction: other weights of v and ĝ² make v Adam's v̂ of a run in which ĝ² is constant between steps of T_v;
+//   the weight of one ĝ² is limited.
+// - |m/√(v+ε)| is limited to update_limit.
+// - Where v = 0, as without a gradient in any step of T_v, u and m count as 0, so that only weight decay changes the
+//   parameter.
+// Every α must be positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
   enum class Intervals { doubling, fixed, learning_rate };  // growth of the intervals of T_u
@@ -41,7 +44,7 @@ class ZeroOneAdam : public Optimizer {
     int64_t kappa = 16;                              // see sync_schedule.h
     int64_t variance_interval = 0;                   // of T_v, if not 0; 0: intervals that grow with kappa
     int64_t freeze_step = 0;  // last step of T_v; 0: T_v ends at the first T_u interval above one step
-    // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of that of T_w.
+    // Set by fit(): the first steps whose learning rate is at most 1/2, 1/4, … of the rate at T_w.
     std::vector<int64_t> halvings = {};
     void describe(OptionList& list);
     void check() const;

@@ -1,5 +1,5 @@
-# Each benchmark in PROGRAMS (a list of paths) prints its usage for --help and returns 0; a comparison of collectives
-# with fewer than two ranks is refused.
+# Each benchmark in PROGRAMS (a list of paths) prints its usage for --help and returns 0. The comparison of collectives
+# refuses fewer than two ranks.
 foreach(program ${PROGRAMS})
   get_filename_component(name ${program} NAME)
   execute_process(COMMAND ${program} --help RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE error)

@@ -39,7 +39,7 @@ inline std::string no_netlab() {
 
 // Runs `line` with the shell in the folder. Open MPI leaks memory at exit, so leak detection is off.
 inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
-  // The program may be a part of this test program, all of which it runs.
+  // GoogleTest may run a part of this test program; a program that it starts runs all of its own tests.
   const std::string whole =
       "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; cd " +
       folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";

@@ -14,7 +14,7 @@ def started_by(pid):
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(errors="replace")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         name, (state, parent, *_) = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 1 :].split()
         if int(parent) == pid and state != "Z" and name not in LOGIN:
@@ -23,9 +23,9 @@ def started_by(pid):
 
 
 def wait(process, say, patience, meanwhile=lambda: None):
-    """The exit code of `process`, as a shell reports it. Kills its session `patience` seconds after the end of the last
-    process that it started here. Calls `meanwhile` twice a second."""
-    started, ended = False, None  # ended: since when none of them lives
+    """Returns the exit code of `process`, as a shell reports it. Kills the session of `process` `patience` seconds after
+    the end of the last process that it started on this host. Calls `meanwhile` twice a second."""
+    started, ended = False, None  # ended: the time since which no started process lives
     while True:
         try:
             code = process.wait(timeout=0.5)

@@ -1,4 +1,4 @@
-"""Methods for tools/predict: what each one sends for a bucket, and what its kernels read and write.
+"""Methods for tools/predict: the communication of a bucket, and the memory traffic of the kernels.
 
 An exchange takes a cluster c and a bucket b, and returns its seconds of communication and the bytes that its kernels
 read and write (comm/compress, optim/kernels). Options of methods have their defaults.
@@ -7,7 +7,7 @@ import collections
 import math
 
 Link = collections.namedtuple("Link", "latency rate")  # seconds per message, bytes per second
-# intra: of a worker, to the others of its node; inter: of a node. kernels: bytes that kernels read and write per second.
+# intra: link of a worker to the others of its node; inter: link of a node. kernels: bytes that kernels read and write per second.
 Cluster = collections.namedtuple("Cluster", "nodes workers intra inter nccl kernels overlap", defaults=(True,))
 
 
@@ -15,7 +15,7 @@ Cluster = collections.namedtuple("Cluster", "nodes workers intra inter nccl kern
 
 
 def pairwise(c, group, size):
-    """Every rank of a group sends size bytes to each other one, all at once: seconds of the busiest link."""
+    """Seconds of the busiest link while every rank of a group sends `size` bytes to every other rank at once."""
     near = {"world": c.workers, "intra": c.workers, "inter": 1}[group] - 1
     far = {"world": (c.nodes - 1) * c.workers, "intra": 0, "inter": c.nodes - 1}[group]
     within = near * (c.intra.latency + size / c.intra.rate)
@@ -35,12 +35,12 @@ def ranks(c, group):
 
 
 def all_to_all(c, group, size):
-    """size: bytes that a rank holds before it."""
+    """size: bytes of a rank's input."""
     return pairwise(c, group, size / ranks(c, group))
 
 
 def all_gather(c, group, size):
-    """size: bytes that a rank holds after it. reduce_scatter: before it."""
+    """size: bytes of a rank's output; in reduce_scatter, of a rank's input."""
     return (through_nodes if c.nccl else pairwise)(c, group, size / ranks(c, group))
 
 
@@ -88,8 +88,8 @@ def birder_naive(c, b):
 
 
 def to_owners(up, down, worker, scale=0):
-    """Codes of `up` bytes per value to the owners and means of `down` bytes back; worker: bytes of the worker's kernel
-    per value besides the code. scale: bytes per value that every rank sends to all others before it."""
+    """Codes of `up` bytes per value to the owners and means of `down` bytes back. worker: bytes per value of the worker's
+    kernel, without the code. scale: bytes per value that every rank first sends to all others."""
 
     def exchange(c, b):
         world = ranks(c, "world")
@@ -131,7 +131,7 @@ SIGNS = to_owners(1 / 8 + 4 / 4096, 1 / 8 + 4 / 4096, 16)
 
 
 def loco(c, b):
-    width = 1 if ranks(c, "world") <= 16 else 2  # of the sums that return
+    width = 1 if ranks(c, "world") <= 16 else 2  # bytes of the returned sums
     return to_owners(0.5, width, 6, scale=2 / 1024)(c, b)
 
 
@@ -155,7 +155,7 @@ def add(a, b):
     return a[0] + b[0], a[1] + b[1]
 
 
-# name: the kinds of steps of a run, each with its share, its exchange and the bytes of its update per value
+# name: the kinds of steps of a run, as (share of the steps, exchange, bytes per value of the update)
 METHODS = {
     "dense": always(dense, SGDM),
     "dense_bf16": always(dense_half, SGDM),

@@ -1,6 +1,6 @@
-"""Models for tools/predict: parameters in order of registration, as the engine's models register them, and operations.
+"""Models for tools/predict: operations, and parameters in the order in which the engine's models register them.
 
-A model is a list of layers in order of the forward pass. Forward operations are those of one sample: two per
+A model is a list of layers in order of the forward pass. Forward operations are counted for one sample: two per
 multiply-add of convolutions, matrix products and attention. Other operations are not counted.
 """
 import json
@@ -133,7 +133,7 @@ def llama(tokens, words, depth, width, inner, heads, kv_heads, head_width=None, 
     return layers + [rms_norm, Layer([] if tied else [(words, width)], 2 * words * width * tokens)]
 
 
-# name: builder, size of an input (side of an image, tokens of a text), classes or words, and what the builder takes
+# name: builder, size of an input (side of an image, tokens of a text), classes or words, further arguments of the builder
 TABLE = {
     "resnet18": (resnet, 224, 1000, [2, 2, 2, 2]),
     "resnet34": (resnet, 224, 1000, [3, 4, 6, 3]),
@@ -172,7 +172,7 @@ for size, shape in BERT_SIZES.items():
 
 
 def add_saved(folder, tokens):
-    """The name in TABLE of the network in a HuggingFace folder. A language model is added to TABLE; other names may be missing there."""
+    """The name in TABLE of the network in a HuggingFace folder. Language models are added to TABLE; other names may be missing."""
     config = json.loads((folder / "config.json").read_text())
     kind = config["model_type"]
     if kind == "gpt2":
@@ -191,7 +191,7 @@ def add_saved(folder, tokens):
 
 
 def model(name, size=None, classes=None):
-    """The layers of a named model. size and classes (or words) replace those of the table."""
+    """The layers of a named model. size and classes (or words) replace the usual ones."""
     builder, usual_size, usual_classes, *rest = TABLE[name]
     return builder(size or usual_size, usual_classes if classes is None else classes, *rest)
 

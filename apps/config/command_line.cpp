@@ -10,12 +10,12 @@
 namespace godwit::apps {
 namespace {
 
-// The words of a command line, with the values of flags and --set in the order given.
+// A command line: flags and --set with their values, in the order given.
 struct CommandLine {
   bool print_config = false;
   std::string config_file;                                     // empty: none
   std::string config_hint = "; --config expects a JSON file";  // end of an error about config_file
-  std::vector<std::pair<const Option*, std::string>> values;  // null: the text is KEY=VALUE of --set
+  std::vector<std::pair<const Option*, std::string>> values;   // option null: the text is KEY=VALUE of --set
 };
 
 const std::vector<std::string> kOwnFlags = {"--help", "-h", "--config", "--set", "--print-config"};
@@ -71,8 +71,8 @@ CommandLine read_command_line(const KnownOptions& known, const std::vector<std::
 
 void add_set(const KnownOptions& known, const std::string& text, Assignments& out) {
   const size_t equals = text.find('=');
-  check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, as optimizer.lr=0.1; got '", excerpt(text),
-        "'");
+  check(equals != std::string::npos && equals > 0, "--set expects KEY=VALUE, such as optimizer.lr=0.1; got '",
+        excerpt(text), "'");
   const std::string name = text.substr(0, equals), value = text.substr(equals + 1), subject = "--set " + name;
   if (known.is_group(name) && value.starts_with('{')) {
     const Assignments group = read_json(known, value, subject, name);

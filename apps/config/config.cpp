@@ -33,13 +33,14 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("accumulation", accumulation, "micro-batches per step", {1, 1 << 20}).with_flag("--accumulation");
   list.add("eval_batch", eval_batch, texts.eval_batch, {0, 1 << 20});
   list.add("validation", validation,
-           "to choose options: hold out one in so many training samples and evaluate on them, not on the test data; "
+           "to choose options: hold out one in N training samples and evaluate on these instead of the test data; "
            "0: off",
            {0, 1e9});
-  list.add("clip.norm", clip.norm, "limit of the norm of all gradients together; 0: no limit", kNotNegative);
+  list.add("clip.norm", clip.norm, "limit of the global gradient norm; 0: no limit", kNotNegative);
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});
-  list.add("ema.decay", ema.decay, "moving average of the weights, evaluated and saved; 0: none", {0, 1, false, true});
+  list.add("ema.decay", ema.decay,
+           "decay rate of a moving average of the weights, which is evaluated and saved; 0: none", {0, 1, false, true});
   list.add("seed", seed, texts.seed).with_flag("--seed");
   begin("training", "spike.");
   spike.describe(list);
@@ -51,13 +52,13 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
     const bool shards = option.name == "exchange.sharding";
     const std::string reason = shards ? kOnlyHybrid
                                       : " communicates itself and takes no exchange; leave it out";
-    // A program that picks hybrid by default keeps the choice in the configuration, also if it is none.
+    // A program with sharding auto by default keeps the picked value in the configuration, even if it is none.
     const bool picked = shards && default_sharding == Sharding::automatic;
     const bool applies = !optimizer.method().communicates_itself || exchange.hybrid_reads(option.name) || picked;
     option.only_if(applies, optimizer.name() + reason);
   };
-  add_exchange(
-      add_name<ExchangeMethod>(list, exchange, "exchange, which averages gradients; listed below").with_flag("--exchange"));
+  add_exchange(add_name<ExchangeMethod>(list, exchange, "exchange, which averages gradients; listed below")
+                   .with_flag("--exchange"));
   for (const Option& option : exchange.list()) add_exchange(list.append(option));
   begin("workers", "");
   describe_devices(list);

@@ -15,7 +15,7 @@
 
 namespace godwit::apps {
 
-// Texts in the options that all programs have, which differ by program.
+// Help texts of common options that differ by program.
 struct CommonTexts {
   std::string unit;        // "images"
   std::string eval_batch;  // "images per worker; 0: 250"
@@ -25,19 +25,19 @@ struct CommonTexts {
 
 // End of a message about an optimizer that communicates itself.
 inline constexpr const char* kOnlyHybrid =
-    " keeps state of all parameters, which only hybrid divides; use it, or adamw";
+    " keeps state of all parameters, which only hybrid divides; use hybrid, or adamw";
 
-// What all programs have. A program's configuration derives from it.
+// The options of all programs. A program's configuration derives from it.
 struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";
   ScheduleConfig schedule;
   ExchangeConfig exchange = "dense";  // not used by an optimizer that communicates itself
   BucketSizeOptions bucket;
   struct {
-    double norm = 0;  // limit of the norm of all gradients together; 0: no limit
+    double norm = 0;  // limit of the global gradient norm; 0: no limit
   } clip;
   struct {
-    double decay = 0;  // of a moving average of the weights, which is then evaluated; 0: no average
+    double decay = 0;  // decay rate of a moving average of the weights, which is then evaluated; 0: no average
   } ema;
   SpikeOptions spike;
   CheckpointOptions checkpoint;
@@ -46,27 +46,27 @@ struct CommonConfig : WorkerOptions, LogOptions {
   int64_t max_steps = 0;      // 0: all epochs
   int64_t batch = 16;         // samples per worker and micro-batch
   int accumulation = 1;       // micro-batches per step, whose gradients are summed before the exchange
-  std::string dtype = "f32";  // of activations; parameters stay f32
+  std::string dtype = "f32";  // type of activations; parameters stay f32
   bool cuda_graph = false;    // device cuda: capture forward and backward passes, then replay them
-  bool tf32 = false;          // float32 products on a GPU may round their factors to 11 bits
-  bool dnn_timing = false;    // cuDNN's engines are timed once per convolution and machine
+  bool tf32 = false;          // device cuda: float32 products may round their factors to 11 bits
+  bool dnn_timing = false;    // device cuda: time cuDNN engines once per convolution and machine
   uint64_t seed = 1;
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
   std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
   int64_t check_replicas = 1000;  // compare the workers' parameters every N steps and at the end; 0: never
   int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
-  int64_t validation = 0;      // evaluate on one in so many training samples, not on the test data; 0: off
+  int64_t validation = 0;      // evaluate on one in N training samples, held out, instead of the test data; 0: off
 
-  // Of exchanges that have no default of their own but none. Not an option.
+  // Sharding of exchanges whose own default is none. Not an option.
   Sharding default_sharding = Sharding::none;
-  std::vector<std::string> notices;  // parts of the configuration file that the command line replaced; not an option
+  std::vector<std::string> notices;  // such as parts of the file that the command line replaces; not an option
 
   virtual ~CommonConfig() = default;
   OptionList options() const;               // in the order of printing; refers to this object
-  void set_exchange(const std::string& name);  // with the defaults of its options, and default_sharding
+  void set_exchange(const std::string& name);  // with its default options and default_sharding
   virtual void check_together() const = 0;  // throws if options contradict each other
-  // Samples are streams of text: a run that continues with another number of workers must keep their total number.
+  // Whether samples are text streams. A run resumed with another number of workers keeps the total number of streams.
   virtual bool samples_are_streams() const { return false; }
 
  protected:

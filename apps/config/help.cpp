@@ -110,7 +110,7 @@ std::string topic_text(const Program& program, const std::string& topic) {
   return text;
 }
 
-// A line for each method, with more(method) at its end.
+// One line per method, which ends with more(method).
 template <class Method>
 std::string method_lines(const auto& more) {
   std::string text;
@@ -145,8 +145,8 @@ std::string help_text(const Program& program, const std::string& topic) {
     return " [lr " + program.optimizer_defaults(*config, method.name).text("lr") + "]";
   };
   return program.purpose + flags +
-         "Configuration; later ones override: the optimizer's defaults, FILE, flags and --set in their order\n" +
-         entry("--config FILE", 24, "JSON; a key is written {\"optimizer\": {\"lr\": 0.1}}") +
+         "Configuration: defaults, then FILE, then flags and --set in the order given; later values override\n" +
+         entry("--config FILE", 24, "JSON file, for example {\"optimizer\": {\"lr\": 0.1}}") +
          entry("--set KEY=VALUE", 24, "set any key, for example --set optimizer.momentum=0.8") +
          entry("--print-config", 24, "print every value as JSON and end") +
          entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end") +

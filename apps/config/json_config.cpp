@@ -15,7 +15,7 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
   for (const auto& [key, node] : object.items()) {
     const std::string name = group.empty() ? key : group + "." + key;
     check(key.find('.') == std::string::npos || !known.list().find(name), subject, ": no such key '", excerpt(name),
-          "'; nest it, as {\"optimizer\": {\"lr\": 0.1}}");
+          "'; nest the key, for example {\"optimizer\": {\"lr\": 0.1}}");
     if (node.is_object() && known.is_group(name)) {
       collect(known, node, name, subject, out);
       continue;

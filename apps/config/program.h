@@ -1,4 +1,4 @@
-// Program: what a training program adds to what all of them share.
+// Program: the parts in which training programs differ.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@ class Task;
 
 // Creates a rank's task from data that the ranks of a process share. Null: there is nothing to train. Collective.
 using TaskMaker = std::function<std::unique_ptr<Task>(Communicator&)>;
-using ConfigPtr = std::shared_ptr<CommonConfig>;  // of the program's own type
+using ConfigPtr = std::shared_ptr<CommonConfig>;  // points to the program's own type
 // The text that the command line or the file gives for an option; "" if neither does.
 using Lookup = std::function<std::string(const std::string& option)>;
 
@@ -31,8 +31,8 @@ struct Program {
 
 ConfigPtr default_config(const Program& program);
 
-// JSON that gives the same configuration through --config. It holds the options that the configuration reads. With
-// with_run_dir false, run_dir and resume are empty, so that a run with this configuration creates a new folder.
+// The applicable options as JSON, from which --config restores the configuration. With with_run_dir false, run_dir and
+// resume are empty, so that a run with this configuration creates a new folder.
 std::string to_json(const CommonConfig& config, bool with_run_dir = true);
 
 // Aligned lines for the start of a run: the configuration by section, then `extra` rows.

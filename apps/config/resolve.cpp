@@ -1,4 +1,4 @@
-// Assignments to a configuration: layers, and the checks that need more than one option.
+// Applies layers of assignments to a configuration, and checks combinations of options.
 #include <algorithm>
 
 #include "apps/config/assignments.h"
@@ -22,14 +22,14 @@ std::string chosen(const Program& program, const Assignments& layer, const std::
   const ConfigPtr config = default_config(program);
   const OptionList list = config->options();
   assign(*list.find(option), a->value, a->subject);
-  return value_text(*list.find(option));  // of a method: its name, for an alias too
+  return value_text(*list.find(option));  // the name of a method that was given by an alias
 }
 
-// The assignments of a file, without those that the command line replaces by choosing another method or model.
+// The assignments of a file. Another method or model on the command line removes the assignments that it replaces.
 struct FileLayer {
   Assignments assignments;
   const Assignments& command;
-  std::string notice = {};  // names what is left out, unless the command line gives it too
+  std::string notice = {};  // names the options that are left out, except those on the command line
 
   template <class Predicate>
   void leave_out(const Predicate& replaced, const std::string& choice) {
@@ -88,7 +88,7 @@ void check_together(const CommonConfig& c) {
   c.exchange.check_values();
   c.schedule.check();
   check(!c.cuda_graph || c.device != "cpu",
-        "cuda_graph: passes are captured on a GPU, and the device is cpu; leave it out, or use --device cuda");
+        "cuda_graph: passes are captured on a GPU, but the device is cpu; leave cuda_graph out, or use --device cuda");
   check(!c.cuda_graph || !shards_gradients(c.exchange.sharding), "cuda_graph: with exchange.sharding ",
         c.exchange.text("sharding"), ", gradients move in memory, which a captured pass cannot follow; use zero1");
   c.check_together();
@@ -171,7 +171,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const std::string schedule = lookup("schedule.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (!exchange.empty()) config.set_exchange(exchange);
-  const std::string sharding = lookup("exchange.sharding");  // hybrid and auto make options apply
+  const std::string sharding = lookup("exchange.sharding");  // some options apply only with hybrid or auto
   if (sharding == "hybrid") config.exchange.sharding = Sharding::hybrid;
   if (sharding == "auto") config.exchange.sharding = Sharding::automatic;
   if (!schedule.empty()) config.schedule.name = schedule;

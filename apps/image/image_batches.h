@@ -14,7 +14,7 @@ class ImageBatches {
  public:
   ImageBatches(const data::ImageDataset& source, const data::LoaderOptions& options);
 
-  int64_t batches() const { return loader_.batches(); }  // per epoch, of this rank
+  int64_t batches() const { return loader_.batches(); }  // batches of this rank per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);
   std::optional<data::Batch> next();  // none at the end of the epoch; rethrows errors of the loader
 
@@ -22,7 +22,7 @@ class ImageBatches {
   void fetch();
 
   data::Loader loader_;
-  Shape room_;                        // of the images of a full batch
+  Shape room_;                        // shape of a full batch of images
   std::optional<data::Batch> ahead_;  // owned by stream_ until stream_ has been waited for
   std::unique_ptr<Stream> stream_;    // null on the CPU
 };

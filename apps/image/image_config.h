@@ -13,7 +13,7 @@ struct ImageModelConfig {
   bool zero_init_residual = true;  // ResNet: initialize gamma of each block's last batch norm to 0
   bool sync_bn = false;            // batch norm over the batches of all workers
   int64_t patch_size = 0, layers = 0;  // ViT: side of a patch in pixels, number of layers; 0: see ImageModelOptions
-  std::vector<double> dropout;         // VGG, ViT: one probability; empty: the network's
+  std::vector<double> dropout;         // VGG, ViT: one probability; empty: the network's default
 };
 
 struct ImageDataConfig {
@@ -22,7 +22,7 @@ struct ImageDataConfig {
   bool flip = true;  // random horizontal flip
   int64_t crop = 0, resize = 0;   // JPEGs: side of the input (0: 224); short side in evaluation (0: crop·8/7)
   double color_jitter = 0;        // JPEGs: strength of random brightness, contrast and saturation; 0: none
-  // per channel, of values in [0, 1]; empty: ImageNet's for JPEGs, computed for images in memory
+  // per channel, for pixel values in [0, 1]; empty: ImageNet's for JPEGs, computed for images in memory
   std::vector<double> mean, std;
   int64_t max_pixels = 64000000;  // JPEGs: larger images are skipped
   int64_t decode_mib = 256;       // JPEGs: progressive images whose coefficients need more memory are skipped

@@ -18,7 +18,7 @@ struct ImageData {
 };
 
 // Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs. An empty path selects Debian's Fashion-MNIST
-// package. Throws if the splits do not match, if all pixels are equal, or if a setting does not apply to the data.
+// package. Throws if the splits do not match, if all pixels are equal, or if an option does not apply to the data.
 // Reports long indexing to `progress` unless it is null.
 ImageData load_image_data(const ImageConfig& config, Progress* progress);
 

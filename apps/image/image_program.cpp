@@ -76,17 +76,19 @@ void ImageConfig::describe(OptionList& list) {
     if (!vgg_config(name).cifar) with_dropout.push_back(name);
   only_for(list.add("model.small_stem", model.small_stem, "resnet18 to 101: 3x3 stem for small images"), resnets,
            "a ResNet");
-  only_for(list.add("model.zero_init_residual", model.zero_init_residual, "last batch norm of a block starts at 0"),
+  only_for(list.add("model.zero_init_residual", model.zero_init_residual,
+                    "initialize gamma of each block's last batch norm to 0"),
            resnets, "a ResNet");
   list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers");
   only_for(list.add("model.patch_size", model.patch_size, "ViT: side of a patch in pixels; 0: 4, 8 or 16 by image size",
                     {0, 1024}),
            vits, "a ViT");
-  only_for(list.add("model.layers", model.layers, "ViT: number of layers; 0: the network's", {0, 1000}), vits, "a ViT");
-  only_for(list.add("model.dropout", model.dropout, "VGG and ViT: probability; empty: the network's",
+  only_for(list.add("model.layers", model.layers, "ViT: number of layers; 0: the network's default", {0, 1000}), vits,
+           "a ViT");
+  only_for(list.add("model.dropout", model.dropout, "VGG and ViT: dropout probability; empty: the network's default",
                     {0, 1, false, true}),
            with_dropout, "a VGG with three linear layers or a ViT");
-  list.add("init_weights", init_weights, "start from a safetensors file")
+  list.add("init_weights", init_weights, "safetensors file to start from")
       .with_flag("--init-weights")
       .with_placeholder("FILE")
       .differs_by_host();
@@ -102,15 +104,17 @@ void ImageConfig::describe(OptionList& list) {
   list.add("resize", data.resize, "JPEGs: short side in evaluation; 0: 8/7 of crop", {0, 8192});
   list.add("color_jitter", data.color_jitter, "JPEGs: strength of random brightness, contrast and saturation",
            kFraction);
-  list.add("mean", data.mean, "per channel; empty: ImageNet's, or the data's for images in memory");
-  list.add("std", data.std, "per channel; empty: as data.mean", kPositive);
-  list.add("max_pixels", data.max_pixels, "JPEGs: larger ones are skipped", kAtLeastOne);
-  list.add("decode_mib", data.decode_mib, "JPEGs: limit of a progressive image's coefficients, MiB per thread",
+  list.add("mean", data.mean,
+           "mean per channel, for pixel values in [0, 1]; empty: ImageNet's for JPEGs, computed for images in memory");
+  list.add("std", data.std, "standard deviation per channel; empty: as for data.mean", kPositive);
+  list.add("max_pixels", data.max_pixels, "JPEGs: skip images with more pixels", kAtLeastOne);
+  list.add("decode_mib", data.decode_mib, "JPEGs: skip progressive images whose coefficients need more MiB per thread",
            {1, 1 << 20});
   list.add("strict", data.strict, "JPEGs: fail on a file that would otherwise be skipped").with_flag("--strict");
   list.add("label_smoothing", data.label_smoothing, "label smoothing of the training loss", {0, 1, false, true});
-  list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
-  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256})
+  list.add("prefetch", data.prefetch, "batches prepared in advance", {1, 1024});
+  list.add("workers", data.workers,
+           "loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
       .differs_by_host();
 
   list.prefix = "";

@@ -43,7 +43,7 @@ class ImageTask : public Task {
   Communicator& comm_;
   ImageBatches train_, test_;
   std::unique_ptr<ImageModel> model_;
-  data::Batch fixed_;   // batch at a fixed address, for CUDA graphs
+  data::Batch fixed_;   // the loaded batch at a fixed address, for CUDA graphs
   Tensor micro_batch_;  // number of that batch
 };
 

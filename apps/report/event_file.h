@@ -13,7 +13,7 @@ namespace godwit::apps {
 
 using Scalars = std::vector<std::pair<std::string, double>>;  // tag, value
 
-// A record: length, masked CRC-32C of the length, data, masked CRC-32C of the data.
+// A TFRecord: length, masked CRC-32C of the length, data, masked CRC-32C of the data.
 std::string tfrecord(std::string_view data);
 // Event messages; wall_time in seconds since 1970.
 std::string version_event(double wall_time);                      // the first of a file
@@ -27,7 +27,7 @@ class EventFile {
   // cannot be written.
   EventFile(const std::string& dir, std::optional<int64_t> resumed_step);
   void scalars(int64_t step, const Scalars& scalars);
-  void sync() { file_.sync(); }  // to the disk
+  void sync() { file_.sync(); }  // writes to the disk
 
  private:
   AppendedFile file_;

@@ -22,7 +22,7 @@ class AppendedFile {
   AppendedFile& operator=(const AppendedFile&) = delete;
 
   void append(std::string_view bytes);
-  void sync();                            // to the disk
+  void sync();                            // writes to the disk
   int64_t size() const { return size_; }  // bytes
 
  private:

@@ -6,12 +6,12 @@
 
 namespace godwit::apps {
 
-// What a run writes into its directory while it trains.
+// Options of metrics.jsonl, TensorBoard's event file and trace.json.
 struct LogOptions {
   int64_t log_every = 10;    // steps between lines of metrics.jsonl
   bool tensorboard = true;   // write an event file for TensorBoard
   bool trace = false;        // write trace.json
-  int64_t trace_steps = 20;  // number of steps in it
+  int64_t trace_steps = 20;  // number of steps in trace.json
 
   void describe_log(OptionList& list);
 };

@@ -58,7 +58,7 @@ std::FILE* open_metrics(const std::string& dir, std::optional<int64_t> resumed_a
     if (resumed_at) {
       std::fclose(file);
       fail(path, ": has ", size, " bytes, but the checkpoint is of a run that had written ", kept,
-           "; the file is damaged or of another run");
+           "; the file is corrupt or of another run");
     }
   }
   std::fclose(file);

@@ -32,7 +32,7 @@ struct EvalMetrics {
 // Throws if the folder cannot be written or, unless the run is resumed, contains a nonempty metrics.jsonl.
 std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed = false);
 
-// Where a resumed run continues.
+// The position from which a resumed run continues.
 struct ResumedAt {
   int64_t step;           // last step before the resume
   int64_t metrics_bytes;  // of metrics.jsonl at that step; later lines are removed

@@ -17,7 +17,7 @@ class RunTrace {
 
   bool enabled() const { return trace_ != nullptr; }
   void begin_step(int64_t step);                  // before each step
-  bool end_step(int64_t step);                    // after it; true: it is the last one that is traced
+  bool end_step(int64_t step);                    // after it; true: this was the last traced step
   std::string contents(int64_t last_step) const;  // "timeline of steps 6 to 25"; last_step: of the run so far
   // Collective: events of all ranks as JSON in Chrome's trace event format, on rank 0; "" on other ranks. Times are of
   // rank 0's clock.

@@ -23,7 +23,7 @@ struct TimeSplit {
   TimeSplit& operator+=(const TimeSplit& more);
 };
 
-// Every member with its name.
+// The members with their names.
 inline constexpr std::array<std::pair<const char*, double TimeSplit::*>, 11> kTimeParts = {
     {{"forward", &TimeSplit::forward},
      {"backward", &TimeSplit::backward},
@@ -42,7 +42,7 @@ inline TimeSplit& TimeSplit::operator+=(const TimeSplit& more) {
   return *this;
 }
 
-// Of sums, the mean over `count`.
+// The mean over `count` steps of sums.
 inline TimeSplit operator/(TimeSplit sums, double count) {
   for (const auto& [name, part] : kTimeParts) sums.*part /= count;
   return sums;

@@ -10,16 +10,18 @@ namespace godwit::apps {
 
 struct GptDataConfig {
   std::string path;  // text, JSONL or token shards; empty: the packaged King James Bible
-  // The same for validation; empty: shards named *val* in the folder, or the last valid_fraction of the tokens.
+  // Text, JSONL or token shards for validation; empty: shards named *val* in the folder, or the last valid_fraction of
+  // the tokens.
   std::string valid;
-  std::string tokenizer;  // "characters", a folder or a file; empty: of the initial weights, the shards, characters
-  double valid_fraction = 0.1;  // for validation, without `valid` and without shards named *val*
-  int64_t context = 128;        // tokens of a block
+  // "characters", a folder or a file; empty: the tokenizer of the initial weights or the shards, otherwise characters.
+  std::string tokenizer;
+  double valid_fraction = 0.1;  // fraction for validation if `valid` is empty and no shard is named *val*
+  int64_t context = 128;        // tokens per block
 };
 
 struct GptGenerateConfig {
   std::string prompt;    // nonempty: continues this text instead of training
-  int64_t tokens = 300;  // of a continuation, or of a sample at an evaluation; 0: no sample
+  int64_t tokens = 300;  // number of tokens of a continuation or of the sample at an evaluation; 0: no sample
   SampleOptions sample{.temperature = 0.8};
 };
 
@@ -28,9 +30,9 @@ struct GptSizes {
   explicit GptSizes(const LanguageModelConfig& config);  // the sizes in `config`
   void apply(LanguageModelConfig* config) const;
   int64_t n_layer, n_head, n_embd;
-  int64_t n_kv_head = 1, n_inner = 1;              // not of GPT-2
-  double rope_theta = 10000;                       // not of GPT-2
-  int64_t n_experts = 1, n_experts_per_token = 1;  // of a mixture of experts
+  int64_t n_kv_head = 1, n_inner = 1;              // not for GPT-2
+  double rope_theta = 10000;                       // not for GPT-2
+  int64_t n_experts = 1, n_experts_per_token = 1;  // for a mixture of experts only
   double aux_loss = 0;
 };
 
@@ -47,14 +49,14 @@ struct GptConfig : CommonConfig {
   }
   void check_together() const override;
 
-  std::string model_name = "auto";                       // auto: of the initial weights, or gpt2_nano without them
-  LanguageModelConfig model = gpt2_config("gpt2_nano");  // of a new network; completed by load_gpt_data()
-  GptSizes sizes{model};                                 // of a new network
-  double dropout = 0;                                    // set_training()
+  std::string model_name = "auto";                       // auto: as in the initial weights, or gpt2_nano without them
+  LanguageModelConfig model = gpt2_config("gpt2_nano");  // settings of a new network; load_gpt_data() completes them
+  GptSizes sizes{model};                                 // sizes of a new network
+  double dropout = 0;                                    // dropout probability; see set_training()
   std::string recompute = "false";                       // layers whose activations backward computes again
   GptDataConfig data;
   GptGenerateConfig generate;
-  int64_t evaluate_every = 0;  // steps; 0: at the end of every epoch only
+  int64_t evaluate_every = 0;  // steps between evaluations; 0: at the end of every epoch only
 
  protected:
   void describe(OptionList& list) override;

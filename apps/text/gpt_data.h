@@ -14,8 +14,8 @@ namespace godwit::apps {
 struct GptData {
   data::TokenData tokens;
   LanguageModelConfig model;  // complete
-  // Other files of the initial weights' folder, by name, which a written folder has too: settings of generation and,
-  // if the tokenizer is the folder's, of the tokenizer.
+  // Contents of files to copy from the folder of the initial weights to saved folders, by file name: generation
+  // settings and, if the tokenizer comes from that folder, tokenizer settings.
   std::map<std::string, std::string> companions = {};
   Rows notes = {};  // printed at the start of a run
 };
@@ -33,8 +33,8 @@ std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tok
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model);
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
-// the tokenizer has more tokens than the weights, if text for initial weights without a tokenizer names none, or if a
-// block has more tokens than the weights have positions.
+// the tokenizer has more tokens than the weights, if text is to train initial weights without a tokenizer and no
+// tokenizer is named, or if a block has more tokens than the weights have positions.
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
 
 }  // namespace godwit::apps

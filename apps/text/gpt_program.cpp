@@ -38,7 +38,7 @@ ConfigPtr defaults(const Lookup& lookup) {
   if (const std::string name = lookup("model.name"); !name.empty()) config->model_name = name;
   if (config->model_name != "auto") config->model = language_model_config(config->model_name);
   config->sizes = GptSizes(config->model);
-  config->init_weights = lookup("init_weights");  // decides which options are read
+  config->init_weights = lookup("init_weights");  // determines the applicable options
   return config;
 }
 
@@ -96,22 +96,19 @@ void GptConfig::describe(OptionList& list) {
     if (only) option.only_if(applies, field + " is a size of " + only + "; choose one with --model, or leave it out");
   };
   add_size("n_layer", sizes.n_layer, "number of layers", {1, 1 << 12});
-  add_size("n_head", sizes.n_head, "attention heads of a layer", {1, 1 << 12});
+  add_size("n_head", sizes.n_head, "attention heads per layer", {1, 1 << 12});
   add_size("n_embd", sizes.n_embd, "width of the hidden states", {1, 1 << 16});
   const char* const kLlama = "LLaMA, Mistral, Qwen2 and Mixtral";
   add_size("n_kv_head", sizes.n_kv_head, "heads of keys and values, a divisor of n_head", {1, 1 << 12}, kLlama, llama);
   add_size("n_inner", sizes.n_inner, "width of the feed-forward layers", {1, 1 << 20}, kLlama, llama);
   add_size("rope_theta", sizes.rope_theta, "base of the rotary wavelengths", {1, 1e12, true}, kLlama, llama);
   const bool experts = llama && llama->has_experts();
-  add_size("n_experts", sizes.n_experts, "experts of a layer", {1, 1 << 12}, "Mixtral", experts);
-  add_size("n_experts_per_token", sizes.n_experts_per_token, "experts that a token uses", {1, 1 << 12}, "Mixtral",
-           experts);
+  add_size("n_experts", sizes.n_experts, "experts per layer", {1, 1 << 12}, "Mixtral", experts);
+  add_size("n_experts_per_token", sizes.n_experts_per_token, "experts per token", {1, 1 << 12}, "Mixtral", experts);
   add_size("aux_loss", sizes.aux_loss, "weight of the load-balancing loss in training", kNotNegative, "Mixtral",
            experts);
-  list.add(
-      "dropout", dropout,
-      "fraction that dropout sets to 0: of attention probabilities; GPT-2: also of embeddings and residual outputs",
-      {0, 1, false, true});
+  list.add("dropout", dropout, "dropout probability of the attention; GPT-2: also of embeddings and residual outputs",
+           {0, 1, false, true});
   add_recompute(list, recompute);
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder to start from")
@@ -134,29 +131,32 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--tokenizer")
       .with_placeholder("PATH")
       .differs_by_host();
-  list.add("valid_fraction", data.valid_fraction, "fraction of the tokens for validation, if data.valid is not set",
+  list.add("valid_fraction", data.valid_fraction, "fraction of the tokens for validation, if data.valid is empty",
            {0, 1, true, true});
-  list.add("context", data.context, "tokens of a block; also the positions of a new model", {1, 1 << 20})
+  list.add("context", data.context, "tokens per block; also the number of positions of a new model", {1, 1 << 20})
       .with_flag("--context");
 
   list.section = "generation", list.prefix = "generate.";
   list.add("prompt", generate.prompt, "continue this text instead of training; needs --init-weights")
       .with_flag("--generate")
-      .with_empty_message("the prompt is empty; give the beginning of a text, as --generate \"In the beginning\"")
+      .with_empty_message(
+          "the prompt is empty; give the beginning of a text, for example --generate \"In the beginning\"")
       .with_placeholder("TEXT");
-  list.add("tokens", generate.tokens, "tokens of the continuation, or of the sample at an evaluation", {0, 1e9});
-  list.add("temperature", generate.sample.temperature, "divides the logits; 0: the most probable token", kNotNegative)
+  list.add("tokens", generate.tokens, "number of tokens of the continuation, or of the sample at an evaluation",
+           {0, 1e9});
+  list.add("temperature", generate.sample.temperature,
+           "divisor of the logits in sampling; 0: always the most probable token", kNotNegative)
       .with_flag("--temperature");
   list.add("top_k", generate.sample.top_k, "draw from the k most probable tokens; 0: all", {0, 1e9})
       .with_flag("--top-k");
-  list.add("top_p", generate.sample.top_p, "draw from the most probable tokens that reach this probability",
-           kAboveZeroToOne)
+  list.add("top_p", generate.sample.top_p,
+           "draw from the smallest set of most probable tokens with this total probability", kAboveZeroToOne)
       .with_flag("--top-p");
 
   list.section = "training", list.prefix = "";
   list.add("evaluate_every", evaluate_every, "steps between evaluations; 0: at the end of every epoch", kNotNegative);
   describe_common(list, {.unit = "blocks",
-                         .eval_batch = "blocks per worker in an evaluation; 0: 16, or --batch if that is more",
+                         .eval_batch = "blocks per worker in an evaluation; 0: the larger of 16 and --batch",
                          .seed = "seed of initialization, shuffling, dropout, samples and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
 }

@@ -45,7 +45,7 @@ class GptTask : public Task {
   std::unique_ptr<LanguageModel> model_;
   std::optional<data::TokenBatch> loaded_;  // fixed addresses for CUDA graphs
   Tensor micro_batch_;                      // number of the loaded micro-batch
-  std::string sample_;                      // of the last evaluation; on rank 0
+  std::string sample_;                      // sample of the last evaluation; on rank 0
 };
 
 }  // namespace godwit::apps

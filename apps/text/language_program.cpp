@@ -33,7 +33,7 @@ ConfigPtr defaults(const Lookup& lookup) {
     config->model = lstm_config(name);
   }
   if (!lookup("data.path").empty()) config->data.words = "spaces";
-  config->data.vocab = lookup("data.vocab");  // decides which options are read
+  config->data.vocab = lookup("data.vocab");  // determines the applicable options
   return config;
 }
 
@@ -62,7 +62,7 @@ void LanguageConfig::check_together() const {
 
 void LanguageConfig::describe(OptionList& list) {
   list.section = "model";
-  list.add("model.name", model_name, "network; the other keys of model default to its values")
+  list.add("model.name", model_name, "network, which sets the defaults of the other keys of model")
       .with_flag("--model")
       .with_choices(lstm_names());
   list.prefix = "model.";
@@ -70,13 +70,16 @@ void LanguageConfig::describe(OptionList& list) {
   list.add("embedding", model.embedding, "width of the word embeddings", {1, 1 << 16});
   list.add("hidden", model.hidden, "width of the LSTM layers", {1, 1 << 16});
   list.add("layers", model.layers, "number of LSTM layers", {1, 64});
-  list.add("tied", model.tied, "output layer with the embedding's weights; the last layer has the embedding's width");
+  list.add("tied", model.tied,
+           "use the embedding's weights in the output layer; the last LSTM layer then has the embedding's width");
   list.add("input_dropout", model.input_dropout, "dropout probability of the embeddings", kDropout);
   list.add("hidden_dropout", model.hidden_dropout, "dropout probability between layers", kDropout);
   list.add("output_dropout", model.output_dropout, "dropout probability of the last layer's output", kDropout);
   list.add("weight_dropout", model.weight_dropout, "dropout probability of the recurrent weights", kDropout);
-  list.add("init_range", model.init_range, "embeddings and output weights are uniform in ± this", kNotNegative);
-  list.add("recurrent_range", model.recurrent_range, "LSTM weights are uniform in ± this; 0: 1/√width", kNotNegative);
+  list.add("init_range", model.init_range, "largest magnitude of the uniform initial embeddings and output weights",
+           kNotNegative);
+  list.add("recurrent_range", model.recurrent_range,
+           "largest magnitude of the uniform initial LSTM weights; 0: 1/√width", kNotNegative);
   list.prefix = "";
   list.add("init_weights", init_weights, "safetensors file to start from")
       .with_flag("--init-weights")
@@ -88,23 +91,26 @@ void LanguageConfig::describe(OptionList& list) {
       .with_flag("--data")
       .with_placeholder("DIR")
       .differs_by_host();
-  list.add("valid", data.valid, "validation file; empty: of the folder, or held-out documents").differs_by_host();
-  list.add("test", data.test, "test file; empty: of the folder, or held-out documents").differs_by_host();
+  list.add("valid", data.valid, "validation file; empty: the folder's file, or held-out documents").differs_by_host();
+  list.add("test", data.test, "test file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("vocab", data.vocab, "vocabulary, one word per line; empty: built from the training text")
       .with_flag("--vocab")
       .with_placeholder("FILE")
       .differs_by_host();
-  list.add("vocab_size", data.vocab_size, "words of a built vocabulary; the most frequent", {3, 1e8})
+  list.add("vocab_size", data.vocab_size,
+           "largest number of words in a built vocabulary, which keeps the most frequent words", {3, 1e8})
       .only_if(data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
   list.add("words", data.words, "how lines are split: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});
-  list.add("length", data.length, "tokens of each stream in a batch (steps of back-propagation)", {1, 1 << 16})
+  list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})
       .with_flag("--length");
-  list.add("hold_out", data.hold_out, "one text file: every N-th document is held out for evaluation", {2, 1e9});
+  list.add("hold_out", data.hold_out,
+           "one text file: hold out every N-th document for validation, and every N-th of the others for the test",
+           {2, 1e9});
 
   list.prefix = "";
   describe_common(list, {.unit = "streams of text",
-                         .eval_batch = "streams of an evaluation, over all workers; 0: 20",
+                         .eval_batch = "streams in an evaluation, over all workers; 0: 20",
                          .seed = "seed of initialization, dropout and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
 }

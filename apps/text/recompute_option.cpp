@@ -19,8 +19,9 @@ void check_recompute(const std::string& text, const std::string& subject) {
 
 void add_recompute(OptionList& list, std::string& recompute) {
   list.add("recompute", recompute,
-           "layers, from the first on, that keep only their input and are computed again in the backward pass: true, "
-           "false or a number; the same gradients with less memory and more time")
+           "number of first layers that keep only their input and are computed again in the backward pass, true for "
+           "all, or "
+           "false; less memory, more time, the same gradients")
       .or_number()
       .check_text = check_recompute;
 }

@@ -7,10 +7,10 @@
 
 namespace godwit::apps {
 
-// Adds the option "recompute". The field's default is "false".
+// Adds the option "recompute", stored in `recompute`, whose default is "false".
 void add_recompute(OptionList& list, std::string& recompute);
 
-// Number of layers that `recompute` asks for in a network of `layers`. Throws if that is more than there are.
+// Number of layers to recompute in a network of `layers` layers. Throws if `recompute` names more than `layers`.
 int64_t recomputed_layers(const std::string& recompute, int64_t layers);
 
 }  // namespace godwit::apps

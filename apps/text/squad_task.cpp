@@ -31,7 +31,7 @@ class SquadTask : public TextTask {
   // Collective: candidates of the windows of all ranks.
   std::vector<data::Candidate> candidates(const ReadParameters& read);
 
-  std::vector<data::QuestionAnswers> answers_;  // of the last evaluation, on rank 0
+  std::vector<data::QuestionAnswers> answers_;  // answers of the last evaluation; on rank 0
 };
 
 // Returns column `which` of logits [batch·length, 2] (on the CPU) for one row of the batch.

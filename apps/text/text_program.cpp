@@ -76,7 +76,8 @@ void TextConfig::describe(OptionList& list) {
       .with_flag("--model")
       .with_choices(models);
   list.add("model.dropout", model.dropout,
-           "dropout probability of hidden states, or of HIDDEN,ATTENTION; empty: the model's", {0, 1, false, true});
+           "dropout probability of hidden states, or HIDDEN,ATTENTION for both; empty: the model's defaults",
+           {0, 1, false, true});
   list.prefix = "model.";
   add_recompute(list, model.recompute);
   list.prefix = "";
@@ -99,18 +100,20 @@ void TextConfig::describe(OptionList& list) {
       .with_flag("--vocab")
       .with_placeholder("FILE")
       .differs_by_host();
-  list.add("vocab_size", data.vocab_size, "tokens of a trained vocabulary", {8, 1e6});
-  list.add("alphabet", data.alphabet, "limit of the characters in a trained vocabulary; the most frequent", {1, 1e6});
-  list.add("letter_case", data.letter_case, "auto: as the weights' tokenizer, otherwise lower")
+  list.add("vocab_size", data.vocab_size, "largest number of tokens in a trained vocabulary", {8, 1e6});
+  list.add("alphabet", data.alphabet,
+           "largest number of characters in a trained vocabulary, which keeps the most frequent ones", {1, 1e6});
+  list.add("letter_case", data.letter_case,
+           "letter case of the text; auto: as in the weights' tokenizer, otherwise lower")
       .with_choices({"auto", "lower", "keep"});
-  list.add("length", data.length, "largest number of tokens per sample; squad: 384", {8, 1 << 16})
+  list.add("length", data.length, "largest number of tokens per sample; default of squad: 384", {8, 1 << 16})
       .with_flag("--length");
-  list.add("test_limit", data.test_limit, "squad, classify: samples evaluated; 0: all", kNotNegative)
+  list.add("test_limit", data.test_limit, "squad, classify: largest number of evaluated samples; 0: all", kNotNegative)
       .only_if(task != "pretrain", "task pretrain does not read data.test_limit");
   only_for("pretrain", list.add("sentences", data.sentences, "pretrain: a sentence per line, or split at . ! ?")
                            .with_choices({"lines", "split"}));
   only_for("pretrain",
-           list.add("hold_out", data.hold_out, "pretrain: every N-th document is held out for evaluation", {2, 1e9}));
+           list.add("hold_out", data.hold_out, "pretrain: hold out every N-th document for evaluation", {2, 1e9}));
   only_for("pretrain",
            list.add("masked", data.masked, "pretrain: fraction of the tokens to predict", {0, 1, true, true}));
   only_for("pretrain", list.add("short_samples", data.short_samples,
@@ -121,15 +124,16 @@ void TextConfig::describe(OptionList& list) {
                              kAtLeastOne));
   only_for("squad", list.add("max_answer", data.max_answer, "squad: largest number of tokens of an answer",
                              kAtLeastOne));
-  only_for("squad", list.add("n_best", data.n_best, "squad: answers written per question", {1, 1000}));
-  list.add("window", data.window, "batches that are sorted by length together", {1, 1 << 20});
-  list.add("prefetch", data.prefetch, "batches prepared ahead", {1, 1024});
-  list.add("workers", data.workers, "loader threads; 0: 2, with a GPU all of the worker's threads", {0, 256})
+  only_for("squad", list.add("n_best", data.n_best, "squad: number of answers written per question", {1, 1000}));
+  list.add("window", data.window, "number of batches whose samples are sorted by length together", {1, 1 << 20});
+  list.add("prefetch", data.prefetch, "batches prepared in advance", {1, 1024});
+  list.add("workers", data.workers,
+           "loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
       .differs_by_host();
 
   list.prefix = "";
   describe_common(list, {.unit = "samples",
-                         .eval_batch = "samples per worker in an evaluation; 0: 32, or --batch if that is more",
+                         .eval_batch = "samples per worker in an evaluation; 0: the larger of 32 and --batch",
                          .seed = "seed of initialization, shuffling, masking, dropout and quantization",
                          .run_dir = "runs/<model>-<task>-<optimizer>-<date>-<time>"});
 }

@@ -55,7 +55,7 @@ class TextTask : public Task {
   Rows notes_;
   std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // by batch shape; fixed addresses for CUDA graphs
   const data::TextBatch* fetched_ = nullptr;
-  Tensor micro_batch_;  // number of the fetched micro-batch
+  Tensor micro_batch_;  // number of the loaded micro-batch
 };
 
 TextInput input_of(const data::TextBatch& batch);
@@ -63,7 +63,7 @@ TextInput input_of(const data::TextBatch& batch);
 std::unique_ptr<Task> make_pretrain_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_classify_task(const TextConfig& config, const TextData& data, Communicator& comm);
-// by config.task
+// The task that config.task names.
 std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm);
 
 }  // namespace godwit::apps

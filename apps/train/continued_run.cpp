@@ -91,7 +91,7 @@ std::string notice_of_changes(const CommonConfig& config) {
   std::string changes;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
-    if (!before.contains(pointer) || before.at(pointer) == value) continue;  // not in it: of another method or version
+    if (!before.contains(pointer) || before.at(pointer) == value) continue;  // absent: of another method or version
     std::string name = pointer.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
     changes += (changes.empty() ? "" : ", ") + name + " " + excerpt(dump_json(value)) + " (was " +

@@ -1,4 +1,4 @@
-// Refuses a model that this machine's memory cannot hold, before its values fill the memory for minutes.
+// Refuses a model that exceeds this machine's memory, before its values are allocated.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,11 +12,12 @@ namespace godwit::apps {
 int64_t host_memory();
 
 // Throws if the parameters and gradients of this host's workers, each with `numel` float32 values, exceed `available`
-// bytes. Counts what the sharding leaves of them, and nothing else. No effect on a GPU.
+// bytes. Counts only the shards of sharded values, and no other memory. No effect on a GPU.
 void check_host_memory(const CommonConfig& config, const Communicator& comm, const std::string& model, int64_t numel,
                        int64_t available = host_memory());
 
-// The same for a model that only generates text, in one process: its `numel` parameters.
+// Throws if the `numel` float32 parameters of a model that only generates text exceed `available` bytes. No effect on a
+// GPU.
 void check_host_memory_of_parameters(const std::string& model, int64_t numel, int64_t available = host_memory());
 
 }  // namespace godwit::apps

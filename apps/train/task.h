@@ -37,8 +37,7 @@ struct Evaluation {
   std::string below = {};                               // further lines to print, on rank 0
 };
 
-// Collective: calls f, which may read the parameters, each rank as often as it needs: DataParallel::read_parameters().
-// f must not communicate.
+// Collective: calls f, which may read the parameters but must not communicate. See DataParallel::read_parameters().
 using ReadParameters = std::function<void(const std::function<void()>& f)>;
 
 class Task {
@@ -46,10 +45,10 @@ class Task {
   virtual ~Task() = default;
 
   virtual nn::Module& model() = 0;        // with initial weights
-  virtual std::string name() const = 0;   // of the model; prefix of run directory names
+  virtual std::string name() const = 0;   // name of the model; prefix of run directory names
   virtual std::string unit() const = 0;   // name of a sample, such as "images"
   virtual int64_t batch_samples() const = 0;  // samples in a micro-batch of this rank
-  virtual int64_t batches() const = 0;    // per epoch, of this rank
+  virtual int64_t batches() const = 0;        // micro-batches of this rank per epoch
   virtual int64_t evaluate_every() const { return 0; }  // steps between evaluations within an epoch; 0: none
   virtual Rows notes() const { return {}; }  // printed at the start of a run
 
@@ -60,11 +59,11 @@ class Task {
   virtual Forward forward(int64_t micro_batch) = 0;
   // forward() in two parts; a captured step (engine/graph.h) replays the second.
   virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
-  virtual Forward forward_loaded() = 0;  // of the loaded batch
+  virtual Forward forward_loaded() = 0;  // forward pass of the loaded batch
   // Tensors that carry over from one training batch to the next, besides parameters and buffers; for checkpoints.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
-  // Collective: evaluates the current model. All ranks call `read` equally often, with functions that read parameters.
+  // Collective: evaluates the current model. Parameters are read in `read` only, which all ranks call equally often.
   virtual Evaluation evaluate(const ReadParameters& read) = 0;
   // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces results of an interrupted run for
   // this step and later ones.

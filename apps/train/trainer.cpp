@@ -165,7 +165,7 @@ void Trainer::train_step(Progress& progress) {
     const auto finishing = Clock::now();
     const double waited_before = replica_->times().waiting();
     taken = replica_->finish_step();
-    // The host waits for a GPU here, which computes the passes that were queued.
+    // Here the host waits until a GPU has computed the queued passes.
     if (context().device.is_cuda())
       times.backward += std::max(0.0, seconds_since(finishing) - (replica_->times().waiting() - waited_before));
   } catch (const Error&) {
@@ -221,7 +221,7 @@ Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
   Forward forward = next_forward();
   read(forward, micro_batch);
   forward_s += seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before) -
-               (replica_->times().waiting() - waited_before);  // for sharded parameters
+               (replica_->times().waiting() - waited_before);  // waiting for sharded parameters
   replica_->backward(forward.loss);
   return forward;
 }

@@ -28,8 +28,7 @@ namespace godwit::apps {
 
 class Trainer {
  public:
-  // Collective. References must outlive the trainer. On rank 0, replaces options of
-  // `config` that are auto by the values that it picks.
+  // Collective. References must outlive the trainer. On rank 0, replaces auto in `config` by the picked values.
   Trainer(const Program& program, CommonConfig& config, Task& task, Communicator& comm);
   ~Trainer();
 
@@ -53,7 +52,7 @@ class Trainer {
   std::vector<std::string> warnings() const;
   std::string nan_hint() const;
   Rows rows() const;  // printed at the start of the run
-  // Whether to go on with the next step or evaluation; sets stopped_. Saves a checkpoint if a signal or the time asks.
+  // Whether to go on with the next step or evaluation; sets stopped_. Saves a checkpoint if wants_checkpoint().
   bool may_continue(Progress& progress);
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
@@ -74,20 +73,20 @@ class Trainer {
   void show(const StepMetrics& metrics, Progress& progress);
   bool checks_replicas() const { return config_.check_replicas > 0 && comm_.topology.world() > 1; }
   void check_replicas();  // collective; throws if replicas differ
-  // Checkpoints, in run_dir/checkpoints/step-N. Collective, if not said otherwise.
+  // Checkpoints in run_dir/checkpoints/step-N. Collective unless the comment says otherwise.
   void find_resumed();  // sets resumed_
   void resume();
-  void checkpoint(Progress& progress);         // begins one, whose files are written in the background
-  void finish_checkpoint(Progress& progress);  // waits for the one that was begun
-  // Not collective. On rank 0, once the checkpoint that was begun is complete: removes old ones and reports it.
+  void checkpoint(Progress& progress);         // begins a checkpoint, which is written in the background
+  void finish_checkpoint(Progress& progress);  // waits for the pending checkpoint
+  // Not collective. On rank 0, once the pending checkpoint is complete: reports it and removes old checkpoints.
   void announce_checkpoint(Progress& progress);
-  void no_checkpoint(int64_t step, const std::string& reason, Progress& progress);  // not collective: reports it
+  void no_checkpoint(int64_t step, const std::string& reason, Progress& progress);  // not collective: reports a failure
   void checkpoint_if_due(Progress& progress);
-  void note_best(const Evaluation& result, Progress& progress);  // a better figure than before makes a checkpoint due
-  bool wants_checkpoint();                                       // not collective: a signal or the time asks for one
+  void note_best(const Evaluation& result, Progress& progress);  // a new best makes a checkpoint due
+  bool wants_checkpoint();  // not collective: a signal or the interval asks for a checkpoint
   void remove_partial_checkpoints() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
-  bool evaluates() const {  // after this step
+  bool evaluates() const {  // whether an evaluation follows this step
     const int64_t every = task_.evaluate_every();
     return ends_epoch() || (every > 0 && step_ % every == 0);
   }
@@ -116,8 +115,8 @@ class Trainer {
   std::unique_ptr<Ema> ema_;  // null if disabled
   std::unique_ptr<DataParallel> replica_;
   std::unique_ptr<CudaGraphCache> graphs_;          // null if disabled
-  std::map<std::vector<int64_t>, Forward> passes_;  // by batch key: the outputs of the captured pass
-  int64_t replayed_ = 0;                            // number of micro-batches
+  std::map<std::vector<int64_t>, Forward> passes_;  // outputs of the captured pass by batch key
+  int64_t replayed_ = 0;                            // number of replayed micro-batches
 
   int64_t step_ = 0;
   bool stopped_ = false;
@@ -130,27 +129,27 @@ class Trainer {
   int64_t replica_checks_ = 0;               // number of passed checks
   std::string resumed_;                      // the checkpoint that the run continues; empty: none
   int64_t first_step_ = 0;                   // the last step before this process
-  std::string redistributed_;                // load_checkpoint()
-  std::vector<std::string> unused_;          // state of the checkpoint that this run does not have
+  std::string redistributed_;                // notice of load_checkpoint()
+  std::vector<std::string> unused_;          // names of checkpointed state that this run does not use
   double load_s_ = 0;                        // duration of the load
-  // The checkpoint that is being written: its step, the seconds that training waited for it. Null: none.
+  // The checkpoint that is being written, its step, and the time for which training waited. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;
-  std::jthread reserve_;  // reserve_checkpoint_memory()
+  std::jthread reserve_;  // runs reserve_checkpoint_memory()
   int64_t pending_step_ = 0;
   double pending_wait_s_ = 0;
   bool announced_ = true;
-  int64_t saved_step_ = 0;  // of the last checkpoint that was begun
+  int64_t saved_step_ = 0;  // step of the last checkpoint that was begun
   std::chrono::steady_clock::time_point saved_at_;
   bool checkpoint_due_ = false;
   struct Best {
     int64_t step = 0;  // 0: none
     double value = 0;
   };
-  Best best_, saved_best_;      // the best evaluation, and the best of which a checkpoint is complete; on the leader
-  bool best_missing_ = false;   // the evaluations do not have the figure
-  int64_t evaluated_step_ = 0;  // of the last evaluation
-  std::optional<int64_t> metrics_size_;  // of the resumed run
-  TimeSplit all_times_;                  // of all steps of this rank
+  Best best_, saved_best_;               // best evaluation; best one with a complete checkpoint; on the leader
+  bool best_missing_ = false;            // the evaluations do not report checkpoint.best
+  int64_t evaluated_step_ = 0;           // step of the last evaluation
+  std::optional<int64_t> metrics_size_;  // bytes of metrics.jsonl that a resumed run keeps
+  TimeSplit all_times_;                  // sums over all steps of this rank
   std::unique_ptr<RunTrace> trace_;
   StepAccumulator accumulator_;
   ConvolutionNotices convolutions_;

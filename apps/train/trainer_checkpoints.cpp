@@ -77,7 +77,7 @@ void Trainer::resume() {
   check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": is of a run with ", whole("steps_per_epoch"),
         " steps per epoch, this run has ", steps_per_epoch_,
         redistributed_.empty() ? "; resume with the same data, batch and accumulation"
-                               : "; resume with the same data, and with a number of workers for which it has as many");
+                               : "; resume with the same data and a number of workers that keeps this number");
   check(whole("step") <= total_steps_, resumed_, ": is at step ", whole("step"), ", beyond the ", total_steps_,
         " steps of this run; raise --epochs or --max-steps");
   step_ = first_step_ = saved_step_ = whole("step");
@@ -101,7 +101,7 @@ void Trainer::resume() {
 
 // At the end of an epoch the checkpoint follows the evaluation.
 void Trainer::checkpoint_if_due(Progress& progress) {
-  if (saved_step_ == step_) checkpoint_due_ = false;  // resumed there
+  if (saved_step_ == step_) checkpoint_due_ = false;  // the run resumed from this checkpoint
   if (checkpoint_due_ && replica_->synchronized() && (!ends_epoch() || evaluated_step_ == step_)) checkpoint(progress);
 }
 
@@ -129,7 +129,7 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
   }
   if (leader() && !best_missing_)
     progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
-                                 "', so no checkpoint is kept for it; they have ", excerpts(names, names.size())));
+                                 "', so no best checkpoint is kept; use one of ", excerpts(names, names.size())));
   best_missing_ = true;
 }
 
@@ -143,7 +143,7 @@ void Trainer::checkpoint(Progress& progress) {
     write([&] { log_->sync(); });
     remove_partial_checkpoints();
   }
-  if (reserve_.joinable()) reserve_.join();  // the copies then use this memory
+  if (reserve_.joinable()) reserve_.join();  // the copies use the reserved memory
   try {
     pending_ = begin_checkpoint(run_dir_ + "/checkpoints/step-" + std::to_string(step_), *replica_, comm_, extras());
   } catch (const CheckpointFailed& error) {  // on all ranks
@@ -174,7 +174,7 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
   if (step == best_.step) best_ = saved_best_;
   remove_partial_checkpoints();
   progress.line(detail::concat("notice: no checkpoint of step ", step, ": ", reason,
-                               "; the run goes on and keeps the checkpoints that it has"));
+                               "; the run goes on and keeps its earlier checkpoints"));
 }
 
 void Trainer::announce_checkpoint(Progress& progress) {
@@ -203,12 +203,12 @@ void Trainer::roll_back(Progress& progress) {
   const std::string newest = leader() ? newest_checkpoint(run_dir_ + "/checkpoints") : "";
   const std::string folder = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
   if (folder.empty()) {
-    if (leader()) progress.line("notice: there is no checkpoint to return to");
+    if (leader()) progress.line("notice: there is no checkpoint to roll back to");
     return;
   }
   CheckpointExtras state = extras();
   load_checkpoint(folder, *replica_, comm_, state);
-  if (leader()) progress.line("parameters and optimizer state are again those of " + folder);
+  if (leader()) progress.line("parameters and optimizer state are restored from " + folder);
 }
 
 // Removes checkpoints whose saving or removal was interrupted.

@@ -136,7 +136,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_ - first_step_, all_times_);
   // Threads of one process share their files and repeat the warnings; other processes read other files.
   std::set<std::string> damaged;
-  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "damaged"))
+  for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "corrupt"))
     damaged.insert(texts.begin(), texts.end());
   replica_->read_master_weights([&] {
     if (leader()) save_model("weights", progress);
@@ -189,10 +189,10 @@ void Trainer::show_closing(const std::string& exchanged, const std::set<std::str
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (auto file = damaged.begin(); file != damaged.end() && shown < kShown; ++file, ++shown)
-    progress.line("damaged file " + *file);
+    progress.line("corrupt file " + *file);
   if (damaged.size() > kShown)
     progress.line("and " + std::to_string(damaged.size() - kShown) +
-                  (damaged.size() == kShown + 1 ? " more damaged file" : " more damaged files"));
+                  (damaged.size() == kShown + 1 ? " more corrupt file" : " more corrupt files"));
 }
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// The start of a run: its directory, the table of settings, and notices.
+// The start of a run: its directory, the table of options, and notices.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -39,8 +39,9 @@ void Trainer::open_run(Progress& progress) {
   task_.on_run_start(run_dir_);
   // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by
   // SIGKILL.
-  const std::string more = uses_mpi(config_) ? "if another rank has died, the launcher ends this one before that"
-                                             : "a second signal ends the run at once";
+  const std::string more = uses_mpi(config_)
+                               ? "if another rank has died, the launcher ends this rank before it can save"
+                               : "a second signal ends the run at once";
   catch_interrupts("stopping after the current step to save the weights; " + more,
                    "ended without saving; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));
@@ -50,7 +51,7 @@ void Trainer::open_run(Progress& progress) {
   for (const std::string& notice : warnings()) progress.line("notice: " + notice);
 }
 
-// Notices about unexpected consequences of the settings or the machine.
+// Notices about unexpected consequences of the options or the machine.
 std::vector<std::string> Trainer::warnings() const {
   std::vector<std::string> all = config_.notices;
   if (!redistributed_.empty()) all.push_back(redistributed_);
@@ -102,7 +103,7 @@ Rows Trainer::rows() const {
   model << buckets.numel() << " in " << buckets.size() << (buckets.size() == 1 ? " bucket" : " buckets")
         << "; optimizer state of this worker: " << human_bytes(static_cast<double>(state_bytes));
   run << total_steps_ << " of " << task_.batch_samples() * config_.accumulation * comm_.topology.world() << " "
-      << task_.unit() << ", " << steps_per_epoch_ << " an epoch";
+      << task_.unit() << ", " << steps_per_epoch_ << " per epoch";
   Rows rows = task_.notes();
   rows.insert(rows.end(), {{"parameters", model.str()},
                            {"steps", run.str()},

@@ -14,7 +14,7 @@ void zip(const Tensor& a, const Tensor& b, const Tensor& y, const char* operatio
     using C = compute_t<T>;
     const T *left = a.data<T>(), *right = b.data<T>();
     T* to = y.data<T>();
-    vector_for(a.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(a.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(f(C(left[i]), C(right[i])));
     });
   });

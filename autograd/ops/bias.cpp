@@ -24,7 +24,7 @@ void bias_backward(Cpu, const Tensor& dy, const Tensor& db) {
     const int64_t o = db.numel(), rows = dy.numel() / o;
     const T* from = dy.data<T>();
     C* to = db.data<C>();
-    vector_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(o, std::max<int64_t>(16, (1 << 16) / (rows + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       const int64_t columns = end - begin;
       std::vector<double> sums(static_cast<size_t>(columns));
       double* __restrict sum = sums.data();

@@ -29,7 +29,7 @@ void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, cons
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const C scale = static_cast<C>(1 / (1 - p));
-    vector_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       alignas(64) uint32_t buffer[kChunk + kRandomSlack];
       for (int64_t chunk = begin; chunk < end; chunk += kChunk) {
         const int64_t count = std::min(kChunk, end - chunk);

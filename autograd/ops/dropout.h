@@ -11,7 +11,8 @@ void dropout_forward(Cuda, const Tensor& x, double p, const DropoutKey& key, con
 
 namespace ops {
 
-Var dropout(const Var& x, double p, const DropoutKey& key);  // returns x itself if p is 0
+// Returns x itself if p is 0. Throws unless p is in [0, 1).
+Var dropout(const Var& x, double p, const DropoutKey& key);
 
 }  // namespace ops
 }  // namespace godwit

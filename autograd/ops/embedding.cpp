@@ -15,14 +15,15 @@ void check_arguments(const Tensor& ids, const Tensor& table) {
   check(table.shape().rank() == 2, "embedding: the table must be [rows, width], it is ", table.shape());
   check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], they are ",
         ids.dtype(), " ", ids.shape());
-  check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(), " ids, at most 2³¹ - 1");
-  const auto all_are = [=, rows = table.dim(0)] {
+  check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(),
+        " ids exceed the limit of 2^31 - 1");
+  const auto check_ids = [=, rows = table.dim(0)] {
     const int32_t* id = ids.data<int32_t>();
     for (int64_t i = 0; i < ids.numel(); ++i)
       check(id[i] >= 0 && id[i] < rows, "embedding: id ", i, " is ", id[i], ", the table has ", rows, " rows");
   };
-  all_are();
-  on_replay(all_are);
+  check_ids();
+  on_replay(check_ids);
 }
 
 // Positions sorted by id (stable). The positions of id r are order[start[r]] to order[start[r + 1] - 1].
@@ -52,7 +53,7 @@ void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor
   });
 }
 
-// Threads split the columns, because one id may have all positions.
+// Threads split the columns, because all positions may have one id.
 void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding) {
   const int64_t rows = d_table.dim(0), width = d_table.dim(1), n = ids.numel();
@@ -62,7 +63,7 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
     using C = compute_t<T>;
     const T* from = dy.data<T>();
     T* to = d_table.data<T>();
-    vector_for(width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(width, std::max<int64_t>(kColumns, (1 << 15) / (n + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       const int64_t columns = end - begin;
       std::vector<C> sums(columns);
       C* __restrict sum = sums.data();

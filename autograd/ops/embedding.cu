@@ -69,7 +69,7 @@ void embedding_forward(Cuda device, const Tensor& ids, const Tensor& table, cons
 }
 
 // The host, which has the ids, sorts the positions while the GPU is still busy with earlier work. A captured step has
-// the maximum number of pieces and rows; unused ones are empty.
+// the maximum number of pieces and rows; unused pieces and rows are empty.
 void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding) {
   const auto sorted = [=] { return detail::EmbeddingPieces(ids.span<int32_t>(), padding); };

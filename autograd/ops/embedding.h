@@ -9,8 +9,8 @@ namespace godwit {
 // y [n, width] = rows `ids` of table [rows, width]. ids is int32 [n] on the CPU; each id must be in [0, rows).
 void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor& y);
 void embedding_forward(Cuda, const Tensor& ids, const Tensor& table, const Tensor& y);
-// Adds to each row of d_table the rows of dy with its id, summed in order of position in compute_t and rounded once.
-// Row `padding` gets nothing. The GPU sums pieces of 64 positions, then the pieces, in order.
+// Adds to each row of d_table the rows of dy with this id, summed in order of position in compute_t and rounded once.
+// Row `padding` stays unchanged. The GPU sums pieces of 64 positions, then the pieces, in order.
 void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding = std::nullopt);
 void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor& d_table,

@@ -18,10 +18,10 @@ int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (widt
 
 void check_rows(const char* operation, const Tensor& x, int64_t rows) {
   check(x.shape().rank() == 2 && x.dim(0) == rows && x.dim(1) > 0, operation, ": expected [", rows,
-        ", columns], it is ", x.shape());
+        ", columns], got ", x.shape());
 }
 
-// The numbers of the k largest values, largest first.
+// Indices of the k largest values, largest first.
 template <class T>
 void largest_of(const T* values, int64_t count, int64_t k, std::vector<int32_t>& order, int32_t* to) {
   std::iota(order.begin(), order.begin() + count, 0);
@@ -111,7 +111,7 @@ void combine_experts_forward(Cpu, const Tensor& x, const Tensor& weights, const 
     const T* from = x.data<T>();
     const C* weight = weights.data<C>();
     T* to = y.data<T>();
-    vector_for(y.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(y.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> sums(width);
       C* __restrict sum = sums.data();
       for (int64_t t = begin; t < end; ++t) {
@@ -137,7 +137,7 @@ void combine_experts_backward(Cpu, const Tensor& x, const Tensor& weights, const
     const C* weight = weights.data<C>();
     T* to = dx.data<T>();
     C* to_weights = d_weights.data<C>();
-    vector_for(dy.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(dy.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t t = begin; t < end; ++t)
         for (int64_t s = t * k; s < (t + 1) * k; ++s) {
           const T *row = from + slot[s] * width, *g = all + t * width;
@@ -232,7 +232,7 @@ Var combine_experts(const Var& x, const Var& weights, const ExpertRouting& routi
 Var load_balancing_loss(const std::vector<Var>& probabilities, const std::vector<ExpertRouting>& routings) {
   check(!probabilities.empty() && probabilities.size() == routings.size(),
         "load_balancing_loss: ", probabilities.size(), " layers of probabilities and ", routings.size(),
-        " of routings");
+        " layers of routings");
   const int64_t experts = routings[0].count();
   const DType type = probabilities[0].dtype();
   double tokens = 0;

@@ -7,9 +7,9 @@
 
 namespace godwit {
 
-// Which experts compute which tokens. Row slots[t, s] of the sorted rows belongs to token t and its s-th expert.
+// The experts of each token. Row slots[t, s] of the sorted rows belongs to token t and its s-th expert.
 struct ExpertRouting {
-  Tensor experts;              // int32 [n, k], by falling probability; of equal ones the lower expert first
+  Tensor experts;              // int32 [n, k], by falling probability; ties: lower expert first
   Tensor slots;                // int32 [n, k]; both are on the CPU
   Tensor tokens;               // int32 [n · k] on the CPU: the token of each sorted row
   std::vector<int64_t> start;  // expert e has rows start[e] to start[e + 1]; tokens of an expert are in order
@@ -17,12 +17,13 @@ struct ExpertRouting {
   int64_t rows(int64_t e) const { return start[size_t(e) + 1] - start[size_t(e)]; }  // of expert e
 };
 
-// Routes each row of probabilities [n, E] to its k largest. Reads the probabilities on the host: on a GPU the host
-// waits, and a step that routes cannot be captured. Throws if a probability is NaN or k is not in [1, E].
+// Routes each row of probabilities [n, E] to the experts with its k largest values. Reads the probabilities on the
+// host: on a GPU the host waits, and a step that routes cannot be captured. Throws if a probability is NaN or k is not
+// in [1, E].
 ExpertRouting route_to_experts(const Tensor& probabilities, int64_t k);
 
-// weights [n, k] = the probabilities of the experts, divided by their sum for each token. ids are `experts` on the
-// device.
+// weights [n, k] = the probabilities of the experts, divided by their sum for each token. ids: ExpertRouting::experts
+// on the device.
 void expert_weights_forward(Cpu, const Tensor& probabilities, const Tensor& ids, const Tensor& weights);
 void expert_weights_forward(Cuda, const Tensor& probabilities, const Tensor& ids, const Tensor& weights);
 // Writes all of d_probabilities [n, E].

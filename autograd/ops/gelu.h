@@ -18,7 +18,7 @@ void gelu_backward(Cuda, const Tensor& x, const Tensor& dy, Gelu form, const Ten
 
 namespace ops {
 
-// gelu of x by the erf form, or by the tanh form.
+// gelu of x in the erf form; in the tanh form if `tanh`.
 Var gelu(const Var& x, bool tanh = false);
 
 }  // namespace ops

@@ -122,7 +122,7 @@ Var ops::joined_linear(const Var& x, const std::vector<LinearParameters>& layers
     width += w.dim(0);
   }
   const Tensor y({x.dim(0), width}, x.dtype(), x.device());
-  Tensors kept;  // the list of weights, or one for all, as kept_weights()
+  Tensors kept;  // the weights, separate or joined, see kept_weights()
   on_device(y, [&](auto device) {
     const Tensors weights = detail::kernel_parts(device, given, x.dtype());
     linear_forward(device, x.value(), weights, biases, y);

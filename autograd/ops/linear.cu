@@ -21,9 +21,9 @@ struct Round {
   __device__ float operator()(float value) const { return value; }
 };
 
-// Elements from each part to the next, if all have one shape and lie in order at equal distances and at multiples of 16
-// bytes; otherwise 0. Distances are positive, because kernels with Hopper's bulk copies need unsigned strides.
-int64_t distance(const Tensors& parts) {
+// The stride of the parts in elements, if all have one shape, a constant positive stride, and addresses at multiples of
+// 16 bytes; otherwise 0. Kernels with Hopper's bulk copies need unsigned strides.
+int64_t stride_of(const Tensors& parts) {
   const auto begin = [&](size_t i) { return reinterpret_cast<intptr_t>(parts[i].address()); };
   const intptr_t bytes = begin(1) - begin(0);
   if (bytes <= 0 || bytes % 16 != 0 || begin(0) % 16 != 0) return 0;
@@ -35,14 +35,14 @@ int64_t distance(const Tensors& parts) {
 
 // The parts of one product.
 struct Strides {
-  int64_t entries = 1, part = -1, vector = 0;  // parts; elements from one to the next, and from a vector to the next
+  int64_t entries = 1, part = -1, vector = 0;  // number of parts; strides of parts and vectors, in elements
 };
-// Calls f once, for a batch of all parts, if these and their vectors lie at equal distances. Otherwise calls it for
-// each part; `column` is the first of the part's columns in y. Stops and returns false if f does.
+// Calls f once, for a batch of all parts, if parts and vectors have constant strides. Otherwise calls f for each part;
+// `column` is the part's first column in y. Stops and returns false if f returns false.
 bool for_products(const Tensors& parts, const Tensors& vectors,
                   const std::function<bool(size_t part, int64_t column, const Strides& strides)>& f) {
-  const int64_t between = parts.size() > 1 ? distance(parts) : 0;
-  const int64_t vectors_between = between > 0 && detail::given(vectors) ? distance(vectors) : 0;
+  const int64_t between = parts.size() > 1 ? stride_of(parts) : 0;
+  const int64_t vectors_between = between > 0 && detail::given(vectors) ? stride_of(vectors) : 0;
   if (between > 0 && (vectors_between > 0 || !detail::given(vectors)))
     return f(0, 0, {std::ssize(parts), between, vectors_between});
   int64_t column = 0;
@@ -105,9 +105,9 @@ void linear_forward(Cuda device, const Tensor& x, const Tensors& w, const Tensor
 }
 
 void linear_backward_data(Cuda device, const Tensor& dy, const Tensors& w, const Tensor& dx, bool add) {
-  // One product over all columns of dy rounds its result once. It reads adjacent weights.
+  // One product over all columns of dy rounds the result once. It needs adjacent weights.
   const Tensors weights = detail::kernel_parts(device, w, dy.dtype());
-  const int64_t between = weights.size() > 1 ? distance(weights) : 0;
+  const int64_t between = weights.size() > 1 ? stride_of(weights) : 0;
   const Tensor all = between > 0 ? Tensor({dy.dim(1), dx.dim(1)}, dy.dtype(), dy.device()) : detail::joined(weights);
   if (between > 0) {
     const auto bytes = static_cast<size_t>(weights[0].bytes());

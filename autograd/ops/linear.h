@@ -6,9 +6,9 @@
 
 namespace godwit {
 
-// w: one weight, or several [out_i, in], whose results are adjacent columns of y [n, Σ out_i] in their order. x, y and
+// w: one weight, or several [out_i, in], whose results are adjacent columns of y [n, Σ out_i] in this order. x, y and
 // their gradients are float32, bfloat16 or float64. w, bias and their gradients have the same type, or float32 for
-// bfloat16 x. bias and db are as many as w; empty lists and undefined tensors are ignored.
+// bfloat16 x. bias and db have one entry for each weight; empty lists and undefined tensors are ignored.
 void linear_forward(Cpu, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,
                     const Tensor& y);
 void linear_forward(Cuda, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,
@@ -29,11 +29,12 @@ struct LinearParameters {
 
 namespace ops {
 
-Var linear(const Var& x, const Var& w, const Var& bias = Var());  // undefined bias: no bias
+// x · wᵀ + bias; undefined bias: no bias. Throws for other shapes or types.
+Var linear(const Var& x, const Var& w, const Var& bias = Var());
 
 // The results of several linear layers with the same input, as adjacent columns in the order of the layers:
-// [n, Σ out_i]. On a GPU, each pass takes one matrix product if the layers' parameters lie at equal distances in
-// memory, in ascending order. Throws for other shapes or types, for a weight that occurs twice, and if only some layers
+// [n, Σ out_i]. On a GPU, each pass takes one matrix product if the layers' parameters have a constant positive stride
+// in memory. Throws for other shapes or types, for a weight that occurs twice, and if only some layers
 // have a bias, or only some weights or biases require a gradient.
 Var joined_linear(const Var& x, const std::vector<LinearParameters>& layers);
 

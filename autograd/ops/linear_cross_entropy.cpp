@@ -13,14 +13,14 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // fewer logits are kept
-constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // the size of a part is a multiple of them
+constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // up to kFewLogits logits are kept
+constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // sizes of parts are multiples of these
 
 // Rows or classes of a part: a multiple of `unit`.
 int64_t part_of(int64_t n, int64_t unit) { return ((n + kParts - 1) / kParts + unit - 1) / unit * unit; }
 
-// Calls f(first, count) for the parts of n rows or classes. Products with a multiple of `unit` are faster, so that the
-// last n mod `unit` are a part of their own.
+// Calls f(first, count) for the parts of n rows or classes. Products with a multiple of `unit` are faster, so the last
+// n mod `unit` are a separate part.
 template <class F>
 void for_parts(int64_t n, int64_t unit, const F& f) {
   const int64_t whole = n / unit * unit, size = part_of(n, unit);

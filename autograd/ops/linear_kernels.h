@@ -1,5 +1,5 @@
 // Only for linear*.{cpp,cu} and packed_product.cpp: kernels of the build's library for float32 or bfloat16 x and y; w,
-// bias and dw are float32. Several weights are computed as one, whose rows are the rows of all in order.
+// bias and dw are float32. Several weights are computed as one weight with the rows of all, in order.
 #pragma once
 #include <vector>
 
@@ -40,7 +40,8 @@ inline void split(const Tensor& all, const Tensors& parts) {
   }
 }
 
-// kernel_weights() of each part, or of joined(parts): on a GPU, parts without a current copy are rounded into one.
+// kernel_weights() of each part, or of joined(parts): on a GPU, parts without current copies are rounded into one
+// tensor.
 inline Tensors kernel_parts(Cpu, const Tensors& parts, DType) { return parts; }
 Tensors kernel_parts(Cuda, const Tensors& parts, DType type);
 

@@ -22,7 +22,7 @@ void cell_forward(const Tensor& gates, const Tensor& recurrent, const Tensor& be
   const T* add = recurrent.data<T>();
   const C* old_cells = before.data<C>();
   C* new_cells = after.data<C>();
-  vector_for(h.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(h.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       const T* more = add + 4 * row * width;
@@ -50,7 +50,7 @@ void cell_backward(const Tensor& gates, const Tensor& before, const Tensor& afte
   const T *from_y = dy.data<T>(), *from_h = dh.data<T>();
   const C *old_cells = before.data<C>(), *new_cells = after.data<C>();
   C* d_cells = dc.data<C>();
-  vector_for(dh.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(dh.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       GODWIT_IN_PLACE
@@ -185,8 +185,8 @@ ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeig
         if (dh_0) dh_0.add(dh);
         if (dc_0) dc_0.add(dc);
       });
-  // backward() runs the functions of h and c before that of y, which reads the gradients that they keep. sum() makes the
-  // function of y run, although nothing else may use y.
+  // backward() runs the functions of h and c before the function of y, which reads final_state. sum() makes the
+  // function of y run even if no other operation uses y.
   result.state.h = Var::result(detail::step_of(s.hidden, time), {result.y},
                                [final_state, dy = result.y.gradient()](const Tensor& dh) {
                                  final_state->h = dh;

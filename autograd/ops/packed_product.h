@@ -7,7 +7,7 @@ namespace godwit {
 // x · wᵀ if `transposed`, otherwise x · w. w is float32, or float64 for float64 x, and must not change.
 class PackedProduct {
  public:
-  // x has `rows` rows, or sometimes fewer, of type `type`.
+  // Packs w for x with `rows` rows of type `type`. Products with another number of rows may be slower.
   PackedProduct(const Tensor& w, bool transposed, int64_t rows, DType type);
   void operator()(const Tensor& x, const Tensor& y) const;  // y = x · wᵀ or x · w
 

@@ -12,20 +12,20 @@ void prepend_token_forward(Cpu, const Tensor& x, const Tensor& token, const Tens
     const T* from = x.data<T>();
     const C *first = token.data<C>(), *position = positions.data<C>();
     T* to = y.data<T>();
-    vector_for(y.dim(0) * length, std::max<int64_t>(1, (1 << 14) / (width + 1)),
-               [=](int64_t begin, int64_t end) GODWIT_INLINE {
-                 for (int64_t row = begin; row < end; ++row) {
-                   const int64_t i = row % length;
-                   const C* add = position + i * width;
-                   T* out = to + row * width;
-                   if (i == 0) {
-                     for (int64_t k = 0; k < width; ++k) out[k] = static_cast<T>(first[k] + add[k]);
-                   } else {
-                     const T* in = from + (row - row / length - 1) * width;
-                     for (int64_t k = 0; k < width; ++k) out[k] = static_cast<T>(C(in[k]) + add[k]);
-                   }
-                 }
-               });
+    compute_for(y.dim(0) * length, std::max<int64_t>(1, (1 << 14) / (width + 1)),
+                [=](int64_t begin, int64_t end) GODWIT_INLINE {
+                  for (int64_t row = begin; row < end; ++row) {
+                    const int64_t i = row % length;
+                    const C* add = position + i * width;
+                    T* out = to + row * width;
+                    if (i == 0) {
+                      for (int64_t k = 0; k < width; ++k) out[k] = static_cast<T>(first[k] + add[k]);
+                    } else {
+                      const T* in = from + (row - row / length - 1) * width;
+                      for (int64_t k = 0; k < width; ++k) out[k] = static_cast<T>(C(in[k]) + add[k]);
+                    }
+                  }
+                });
   });
 }
 

@@ -12,7 +12,7 @@ void rotate(Cpu, const Tensor& x, const RotaryTable& table, int64_t length, int6
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const C *cosines = table.cos.data<C>(), *sines = table.sin.data<C>(), sign = inverse ? C(-1) : C(1);
-    vector_for(x.dim(0), std::max<int64_t>(1, (1 << 14) / (width + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), std::max<int64_t>(1, (1 << 14) / (width + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t row = begin; row < end; ++row) {
         const C* cos = cosines + (first + row % length) * half;
         const C* sin = sines + (first + row % length) * half;
@@ -42,7 +42,7 @@ Var ops::rotary(const Var& x, const RotaryTable& table, int64_t length, int64_t 
         " as x is ", x.dtype(), ", it is ", table.cos.dtype());
   check(length > 0 && x.dim(0) % length == 0, "rotary: ", x.dim(0), " rows do not divide into texts of ", length);
   check(first >= 0 && first + length <= positions, "rotary: positions ", first, " to ", first + length - 1,
-        ", the table has ", positions);
+        " exceed the table of ", positions, " positions");
   const Tensor y(x.shape(), x.dtype(), x.device());
   on_device(y, [&](auto device) { rotate(device, x.value(), table, length, first, false, y); });
   return Var::result(y, {x}, [table, length, first, dx = x.gradient()](const Tensor& dy) {

@@ -19,7 +19,7 @@ void rotate(Cuda, const Tensor& x, const RotaryTable& table, int64_t length, int
 
 namespace ops {
 
-// Rotates x [batch · length, heads · head_dim], where the positions of a text begin with `first`. Backward needs
+// Rotates x [batch · length, heads · head_dim], whose texts of `length` rows begin at position `first`. Backward needs
 // neither x nor the result. Throws for other shapes or types, and if the table has fewer than first + length positions.
 Var rotary(const Var& x, const RotaryTable& table, int64_t length, int64_t first = 0);
 

@@ -10,7 +10,7 @@ void scale_forward(Cpu, const Tensor& x, double factor, const Tensor& y) {
     const T* from = x.data<T>();
     T* to = y.data<T>();
     const auto by = static_cast<compute_t<T>>(factor);
-    vector_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), 1 << 16, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) to[i] = T(by * compute_t<T>(from[i]));
     });

@@ -13,7 +13,7 @@ namespace {
 template <class F>
 void for_rows(const Tensor& x, const F& f) {
   const int64_t c = x.dim(1);
-  vector_for(x.dim(0), std::max<int64_t>(1, (1 << 13) / c), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(x.dim(0), std::max<int64_t>(1, (1 << 13) / c), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t i = begin; i < end; ++i) f(i * c, (i + 1) * c);
   });
 }

@@ -12,15 +12,15 @@ void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optiona
                   const char* operation) {
   check(labels.dtype() == DType::i32 && labels.shape() == Shape{n}, operation, ": labels must be ", DType::i32, " ",
         Shape{n}, ", they are ", labels.dtype(), " ", labels.shape());
-  const auto all_are = [=] {
+  const auto check_all = [=] {
     for (int64_t i = 0; i < labels.numel(); ++i) {
       const int32_t label = labels.data<int32_t>()[i];
       check(label == ignore || (label >= 0 && label < classes), operation, ": label ", i, " is ", label, ", there are ",
             classes, " classes");
     }
   };
-  all_are();
-  on_replay(all_are);
+  check_all();
+  on_replay(check_all);
 }
 
 namespace {
@@ -45,8 +45,8 @@ GODWIT_INLINE inline T largest_of(const T* x, int64_t n) {
   return *std::max_element(lanes, lanes + kLanes);
 }
 
-// log Σ_c exp(x_c) in one pass. The running sum is that of exp(x_c - largest) for the largest value so far; each piece
-// is summed in T.
+// log Σ_c exp(x_c) in one pass. The running sum is Σ exp(x_c - largest), where `largest` is the largest value so far.
+// Each piece is summed in T.
 template <class T>
 GODWIT_INLINE inline double log_sum_of(const T* x, int64_t n) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
@@ -73,7 +73,7 @@ void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labe
   const int32_t* label = labels.data<int32_t>();
   double *loss = losses.data<double>(), *log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    vector_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         loss[i] = log_sum[i] = 0;
@@ -105,7 +105,7 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
     const T *all = logits.data<T>(), off = static_cast<T>(smoothing / static_cast<double>(classes));
     const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
     T* gradient = d_logits.data<T>();
-    vector_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         T* dx = gradient + i * classes;

@@ -17,8 +17,9 @@ void softmax_cross_entropy_forward(Cuda, const Tensor& logits, const Tensor& lab
 void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean);
 void mean_loss(Cuda, const Tensor& losses, double share, const Tensor& mean);
 // d_logits = dy · share · (softmax(logits) - target), where dy has one element and target = (1 - smoothing) ·
-// onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits. The classes may be a
-// part of all: log_sums are of all, the part begins with class `first`, and labels may be outside of it.
+// onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits. The logits may cover
+// only a part of the classes, from class `first` on: log_sums then cover all classes, and labels may be outside the
+// part.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first = 0);
@@ -26,7 +27,8 @@ void softmax_cross_entropy_backward(Cuda, const Tensor& logits, const Tensor& la
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first = 0);
 
-// Throws unless labels are int32 [n] on the CPU, each `ignore` or in [0, classes). Checks again in a replayed step.
+// Throws unless labels are int32 [n] on the CPU, each `ignore` or in [0, classes). Each replay of a CUDA graph checks
+// again.
 void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optional<int32_t> ignore,
                   const char* operation);
 

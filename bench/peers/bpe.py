@@ -44,7 +44,7 @@ def tokenizer_of(path):
 
 
 def hostile():
-    """Texts that break tokenizers: long words, every code point in several contexts, white space, special tokens."""
+    """Texts that are hard for tokenizers: long words, every code point in several contexts, white space, special tokens."""
     yield from ("", " ", "\0", "a" * 300_000, " a" * 100_000, "é" * 100_000, "中" * 50_000, "." * 300_000, " " * 300_000, "ab" * 100_000, "1" * 100_000)
     for n in (15, 16, 17, 47, 48, 49, 63, 64, 65):
         yield from (c * n for c in ("a", "é", "中", "ab", " ", "\n", "!", "7", "\U0001d15e"))

@@ -8,8 +8,8 @@ train_gpt fine-tunes them. transformers loads the resulting folder `model/`, and
 with those of `train_gpt --generate PROMPT --temperature 0`. Ends with an error if names, weights or a text differ.
 
 TEXT: a text file in ASCII [tests/data/golden/bpe/train.txt]
-STEPS: [200]
-Requires torch and transformers, and train_gpt (scripts/build release train_gpt); PROGRAMS names another folder."""
+STEPS: number of training steps [200]
+Requires torch and transformers, and train_gpt (scripts/build release train_gpt); the environment variable PROGRAMS names another folder."""
 import json
 import os
 import pathlib

@@ -48,7 +48,7 @@ def time_steps(program, settings, what, unit, step):
         seconds.append((time.perf_counter() - start) / in_a_row)
         cores.append((time.process_time() - cpu_start) / in_a_row)
     if not losses[-1] < losses[0]:
-        sys.exit(f"{program}: the loss went from {losses[0]} to {losses[-1]}: this does not train")
+        sys.exit(f"{program}: the loss went from {losses[0]} to {losses[-1]}; expected a decrease")
     median = statistics.median(seconds)
     compiled = ", compiled" if settings["compile"] == "1" else ""
     where = settings["device"] if on_gpu else f"{torch.get_num_threads()} threads"

@@ -35,7 +35,7 @@ def squad(path):
 
 
 def hostile():
-    """Texts that break tokenizers: long words, every code point, combining marks in any order, invalid UTF-8."""
+    """Texts that are hard for tokenizers: long words, every code point, combining marks in any order, invalid UTF-8."""
     rng = random.Random(1)
     points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     yield from (b"", b" ", b"\0", b"a" * 1_000_000, "é".encode() * 500_000, "中".encode() * 300_000, b"." * 1_000_000)

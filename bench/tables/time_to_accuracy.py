@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time of the runs of the headline tables if nodes of one core were connected at 1 Gbit/s or 100 Mbit/s. No runs of its own.
+"""Time of the runs of the headline tables if nodes of one core were connected at 1 Gbit/s or 100 Mbit/s. Needs no runs.
 
 Computation is the measured processor time of a run, with its start and evaluation, divided by the number of nodes. A
 node sends its share of the measured bytes at the rate of its link. A range begins with transfers that overlap completely and ends with none that do.

@@ -49,7 +49,7 @@ Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback
 bool encoded(const Tensor& faults) {
   const uint32_t found = faults.to(kCpu).data<uint32_t>()[0];
   if (found & kNotFinite) return false;
-  check(found == 0, "qsgd: the norm of a block of gradients is beyond float32; lower the learning rate");
+  check(found == 0, "qsgd: the norm of a block of gradients overflows float32; lower the learning rate");
   return true;
 }
 

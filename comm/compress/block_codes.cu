@@ -33,7 +33,8 @@ __device__ Measure measure(const Job& job, const BlockPiece& piece, bool squares
   const int32_t most = load_values(job, piece, z);
   if (!squares) return {most, 0};
   if (threadIdx.x < 32) {
-    const double own = piece_sum(piece.n, [&](int64_t i) { return static_cast<double>(z[i]) * static_cast<double>(z[i]); });
+    const double own =
+        piece_sum(piece.n, [&](int64_t i) { return static_cast<double>(z[i]) * static_cast<double>(z[i]); });
     if (threadIdx.x == 0) sum = own;
   }
   __syncthreads();
@@ -267,8 +268,8 @@ void mean(Cuda device, const Means& means, int64_t pieces, const LargestFormat& 
 
 [[noreturn]] void refuse() {
   fail(
-      "block codes: this compressor has no kernels for a GPU, since its format() names none; train on the CPU, or take "
-      "one of Godwit's own, as exchange qsgd");
+      "block codes: this compressor has no GPU kernels, since its format() names none; train on the CPU, or use an "
+      "exchange with kernels, such as qsgd");
 }
 
 void encode(Cuda, const Job&, const BlockPieces&, const std::monostate&) { refuse(); }

@@ -13,11 +13,11 @@ struct CodedBlock {
   int64_t numel() const { return n; }  // number of values
 };
 
-// Per-value state, in the unit of the gradient, that compensates for the loss of coding. C(z) is the code of z.
+// Per-value state, in the unit of the gradient, that compensates for the coding error. C(z) is the code of z.
 enum class Feedback {
   none,
   residual,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
-  ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the mean is that of all h
+  ef21,  // h, EF21 (Richtárik et al. 2021):  the message is C(g − h);  h ← h + decoded;  the result is the mean of h
 };
 
 enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_blocks()'s result
@@ -30,12 +30,12 @@ enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_
 [[nodiscard]] Tensor encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
                                    uint32_t* words);
-// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block is
-// beyond float32. For a tensor on a GPU the host waits.
+// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block
+// overflows float32. For a tensor on a GPU the host waits.
 bool encoded(const Tensor& faults);
 
 // Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
-// sender. With `moves` it is added to `mean`, otherwise it replaces it.
+// sender. With `moves`, the result is added to `mean`; otherwise it replaces `mean`.
 void mean_of_blocks(Cpu, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 void mean_of_blocks(Cuda, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,

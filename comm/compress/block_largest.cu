@@ -140,13 +140,13 @@ __device__ Found count_before(bool larger, bool equal, Found& all) {
   return {before & 0xFFFF, before >> 16};
 }
 
-__device__ void put_place(uint32_t* places, bool narrow, int64_t at, int64_t place) {
-  if (narrow) reinterpret_cast<uint16_t*>(places)[at] = static_cast<uint16_t>(place);
-  else places[at] = static_cast<uint32_t>(place);
+__device__ void put_index(uint32_t* indices, bool narrow, int64_t at, int64_t index) {
+  if (narrow) reinterpret_cast<uint16_t*>(indices)[at] = static_cast<uint16_t>(index);
+  else indices[at] = static_cast<uint32_t>(index);
 }
 
-__device__ int64_t place_at(const uint32_t* places, bool narrow, int64_t at) {
-  return narrow ? reinterpret_cast<const uint16_t*>(places)[at] : places[at];
+__device__ int64_t index_at(const uint32_t* indices, bool narrow, int64_t at) {
+  return narrow ? reinterpret_cast<const uint16_t*>(indices)[at] : indices[at];
 }
 
 // bounds, of_pieces: of the long blocks.
@@ -156,12 +156,12 @@ __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongB
   const BlockPiece piece = job.pieces[blockIdx.x];
   const Source source = job.source(piece);
   const int64_t n = job.blocks[piece.block].n, k = largest_chosen(format.density, n);
-  const bool narrow = n <= kNarrowPlaces, whole = piece.long_block < 0;
-  uint32_t *code = job.code(piece), *places = code + k;
+  const bool narrow = n <= kNarrowIndices, whole = piece.long_block < 0;
+  uint32_t *code = job.code(piece), *indices = code + k;
   load_values(job, piece, values);
   const Bound bound = whole ? find_bound(values, n, k) : bounds[piece.long_block];
   Found before = whole ? Found{} : sum_found(of_pieces, blocks[piece.long_block].first, blockIdx.x);
-  if (narrow && k % 2 == 1 && piece.begin == 0 && threadIdx.x == 0) put_place(places, narrow, k, 0);
+  if (narrow && k % 2 == 1 && piece.begin == 0 && threadIdx.x == 0) put_index(indices, narrow, k, 0);
   const int64_t most = bound.equal;
   for (int64_t first = 0; first < piece.n; first += kSelectors) {
     const int64_t i = first + threadIdx.x;
@@ -174,7 +174,7 @@ __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongB
     if (larger || (equal && equal_before < most)) {
       const int64_t at = known.larger + here.larger + (equal_before < most ? equal_before : most);
       code[at] = std::bit_cast<uint32_t>(z);
-      put_place(places, narrow, at, piece.begin + i);
+      put_index(indices, narrow, at, piece.begin + i);
       source.keep(i, z, z);
     } else if (source.feedback == Feedback::residual) {
       source.kept[i] = z;
@@ -182,12 +182,12 @@ __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongB
   }
 }
 
-// Index of the first of k ascending places that is >= `place`.
-__device__ int64_t first_from(const uint32_t* places, bool narrow, int64_t k, int64_t place) {
+// Index of the first of k ascending indices that is >= `index`.
+__device__ int64_t first_from(const uint32_t* indices, bool narrow, int64_t k, int64_t index) {
   int64_t begin = 0, end = k;
   while (begin < end) {
     const int64_t middle = (begin + end) / 2;
-    if (place_at(places, narrow, middle) < place) begin = middle + 1;
+    if (index_at(indices, narrow, middle) < index) begin = middle + 1;
     else end = middle;
   }
   return begin;
@@ -200,7 +200,7 @@ __global__ void mean_of_largest_kernel(Means means, LargestFormat format) {
   const BlockPiece piece = means.pieces[blockIdx.x];
   const CodedBlock block = means.blocks[piece.block];
   const int64_t k = largest_chosen(format.density, block.n);
-  const bool narrow = block.n <= kNarrowPlaces;
+  const bool narrow = block.n <= kNarrowIndices;
   for (int64_t i = threadIdx.x; i < piece.n; i += kSelectors) sums[i] = 0;
   for (int first = 0; first < means.senders; first += kSenders) {
     const uint32_t* codes = means.words + first * means.stride + block.at;
@@ -211,10 +211,10 @@ __global__ void mean_of_largest_kernel(Means means, LargestFormat format) {
       ranges[threadIdx.x] =
           first_from(codes + own * means.stride + k, narrow, k, piece.begin + (threadIdx.x % 2 == 0 ? 0 : piece.n));
     for (int sender = 0; sender < count; ++sender) {
-      __syncthreads();  // one sender's places are distinct, so additions do not collide
+      __syncthreads();  // one sender's indices are distinct, so additions do not collide
       const uint32_t* code = codes + sender * means.stride;
       for (int64_t at = ranges[2 * sender] + threadIdx.x; at < ranges[2 * sender + 1]; at += kSelectors) {
-        const int64_t i = place_at(code + k, narrow, at) - piece.begin;
+        const int64_t i = index_at(code + k, narrow, at) - piece.begin;
         const auto value = std::bit_cast<float>(code[at]);
         sums[i] = first + sender == 0 ? value : sums[i] + value;
       }

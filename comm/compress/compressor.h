@@ -16,8 +16,8 @@ struct BlockRng {
   int64_t element;  // global offset of the block's first value
 
   // Random words of the values [i, i + count). `buffer` needs room for count + kRandomSlack words; to_unit() of
-  // engine/philox.h maps a word to [0, 1). Request one or two thousand at a time, so that they stay in the cache.
-  // `ahead`: address of `count` float32 values to prefetch meanwhile, usually those after the piece; null: none.
+  // engine/philox.h maps a word to [0, 1). Request one or two thousand words at a time, so that they stay in the cache.
+  // `ahead`: address of `count` float32 values to prefetch, usually the values after these; null: none.
   const uint32_t* words(int64_t i, int64_t count, uint32_t* buffer, const float* ahead = nullptr) const {
     return random_words(key, element + i, count, buffer, ahead);
   }

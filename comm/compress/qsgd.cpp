@@ -18,7 +18,7 @@ class Qsgd : public ScaledCompressor {
     const block::Sizes sizes = block::sizes(x, n);
     const float norm = static_cast<float>(std::sqrt(sizes.squares));
     check(std::isfinite(norm) || !std::isfinite(sizes.largest),
-          "qsgd: the norm of a block of gradients is beyond float32; lower the learning rate");
+          "qsgd: the norm of a block of gradients overflows float32; lower the learning rate");
     return norm;
   }
 };
@@ -27,7 +27,7 @@ class Qsgd : public ScaledCompressor {
 
 std::unique_ptr<Compressor> qsgd_compressor(int64_t levels) {
   check(levels >= 1 && levels <= 127, "qsgd: levels is ", levels,
-        "; 1 (2 bits a value), up to 7 (4 bits) or up to 127 (8 bits) fit");
+        "; expected 1 (2 bits per value), 2 to 7 (4 bits) or 8 to 127 (8 bits)");
   return std::make_unique<Qsgd>(static_cast<int>(levels));
 }
 

@@ -33,8 +33,8 @@ uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   return *kth;
 }
 
-// A magnitude that at least k values probably reach, and few more, estimated from a sample of which about 32 do.
-// Returns the smallest magnitude above 0 if that is too uncertain, or if most values are 0, as in an embedding's
+// Estimates, from a sample in which about 32 values reach it, a magnitude that k values or slightly more reach. Returns
+// the smallest magnitude above 0 if the estimate is too uncertain, or if most values are 0, as in an embedding's
 // gradient.
 uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
   const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: samples all columns of even rows
@@ -48,23 +48,24 @@ uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
 }
 
 struct Candidates {
-  std::vector<uint32_t> places, values, sizes;  // ascending places; bits of the values; bits without the sign
+  std::vector<uint32_t> indices, values, sizes;  // ascending indices; bits of the values; bits without the sign
 
-  void add(uint32_t place, uint32_t value) {
-    places.push_back(place), values.push_back(value), sizes.push_back(value & 0x7FFFFFFF);
+  void add(uint32_t index, uint32_t value) {
+    indices.push_back(index), values.push_back(value), sizes.push_back(value & 0x7FFFFFFF);
   }
 };
 
 void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
   constexpr int64_t kPiece = 4096;  // values that fit the L1 cache
-  std::array<uint32_t, kPiece + kPlacesSlack> places;
+  std::array<uint32_t, kPiece + kIndicesSlack> indices;
   for (int64_t at = 0; at < n; at += kPiece) {
-    const auto count = static_cast<size_t>(places_of_at_least(x + at, std::min(kPiece, n - at), least, places.data()));
-    const size_t known = found.places.size();
-    for (auto* all : {&found.places, &found.values, &found.sizes}) all->resize(known + count);
+    const auto count =
+        static_cast<size_t>(indices_of_at_least(x + at, std::min(kPiece, n - at), least, indices.data()));
+    const size_t known = found.indices.size();
+    for (auto* all : {&found.indices, &found.values, &found.sizes}) all->resize(known + count);
     for (size_t j = 0; j < count; ++j) {
-      const float value = x[at + places[j]];
-      found.places[known + j] = static_cast<uint32_t>(at) + places[j];
+      const float value = x[at + indices[j]];
+      found.indices[known + j] = static_cast<uint32_t>(at) + indices[j];
       found.values[known + j] = std::bit_cast<uint32_t>(value);
       found.sizes[known + j] = magnitude_bits(value);
     }
@@ -74,19 +75,19 @@ void find(const float* x, int64_t n, uint32_t least, Candidates& found) {
 // k candidates: `found`, which contains all nonzero values, and the first zeros.
 Candidates with_zeros(const float* x, int64_t k, const Candidates& found) {
   Candidates all;
-  const size_t known = found.places.size();
+  const size_t known = found.indices.size();
   size_t zeros = static_cast<size_t>(k) - known, j = 0;
   for (uint32_t i = 0; zeros > 0; ++i) {
-    const bool zero = j == known || found.places[j] != i;
+    const bool zero = j == known || found.indices[j] != i;
     all.add(i, std::bit_cast<uint32_t>(x[i]));
     zero ? --zeros : ++j;
   }
-  for (; j < known; ++j) all.add(found.places[j], found.values[j]);
+  for (; j < known; ++j) all.add(found.indices[j], found.values[j]);
   return all;
 }
 
-// Code: the k values in order of their places, then the places: 16 bits each in blocks of up to 65536 values, otherwise
-// 32.
+// Code: the k values in order of their indices, then the indices: 16 bits each in blocks of up to 65536 values,
+// otherwise 32.
 class TopK : public Compressor {
  public:
   explicit TopK(double density) : density_(density) {}
@@ -109,13 +110,13 @@ class TopK : public Compressor {
     const uint32_t least = kth_largest(among.sizes, k);
     int64_t equal = k;  // number of values of magnitude `least` to send
     for (const uint32_t size : among.sizes) equal -= size > least;
-    uint32_t* places = payload + k;
-    if (narrow(n)) places[(k - 1) / 2] = 0;
+    uint32_t* indices = payload + k;
+    if (narrow(n)) indices[(k - 1) / 2] = 0;
     for (size_t j = 0, at = 0; at < static_cast<size_t>(k); ++j) {  // branch-free; overwrites rejected ones
-      const uint32_t size = among.sizes[j], i = among.places[j];
+      const uint32_t size = among.sizes[j], i = among.indices[j];
       payload[at] = among.values[j];
-      if (narrow(n)) places[at / 2] = (places[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);
-      else places[at] = i;
+      if (narrow(n)) indices[at / 2] = (indices[at / 2] & 0xFFFF * (at % 2)) | i << 16 * (at % 2);
+      else indices[at] = i;
       at += (size > least) | ((size == least) & (equal > 0));
       equal -= size == least;
     }
@@ -135,15 +136,15 @@ class TopK : public Compressor {
 
  private:
   int64_t chosen(int64_t n) const { return largest_chosen(density_, n); }
-  static bool narrow(int64_t n) { return n <= kNarrowPlaces; }
+  static bool narrow(int64_t n) { return n <= kNarrowIndices; }
 
   template <class F>
   void each(const uint32_t* payload, int64_t n, const F& f) const {
     const int64_t k = chosen(n);
-    const uint32_t* places = payload + k;
+    const uint32_t* indices = payload + k;
     for (int64_t at = 0; at < k; ++at) {
-      const uint32_t i = narrow(n) ? (places[at / 2] >> (16 * (at % 2)) & 0xFFFF) : places[at];
-      check(i < n, "topk: a payload has index ", i, ", the block has ", n, " values; the message is damaged");
+      const uint32_t i = narrow(n) ? (indices[at / 2] >> (16 * (at % 2)) & 0xFFFF) : indices[at];
+      check(i < n, "topk: a payload has index ", i, ", but the block has ", n, " values; the message is corrupt");
       f(static_cast<int64_t>(i), std::bit_cast<float>(payload[at]));
     }
   }
@@ -155,7 +156,7 @@ class TopK : public Compressor {
 
 std::unique_ptr<Compressor> topk_compressor(double density) {
   check(density > 0 && density <= 1, "topk: density is ", density,
-        "; it is the part of the values that is sent, above 0 and at most 1");
+        "; expected a fraction of the values above 0 and at most 1");
   return std::make_unique<TopK>(density);
 }
 

@@ -28,15 +28,15 @@ class BlockExchange : public Exchange {
   BlockExchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options, const Buckets& buckets,
                 const Communicator& comm, uint64_t seed)
       : compressor_(std::move(compressor)), options_(options), seed_(seed) {
-    check(compressor_ != nullptr, options.name, ": no compressor was given");
+    check(compressor_ != nullptr, options.name, ": the compressor is null; pass one");
     options.check();
     for (const Bucket& bucket : buckets) add_part(bucket, comm);
   }
 
   void mean(Bucket& bucket, Communicator& comm, int64_t step) override {
     const size_t i = static_cast<size_t>(bucket.index);
-    check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel, options_.name,
-          ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
+    check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel,
+          options_.name, ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
     check(step >= 1 && step <= UINT32_MAX, options_.name, ": step ", step, " is not in 1 … 2³²−1");
     BucketState& state = states_[i];
     Group& group = *comm.world;
@@ -73,8 +73,8 @@ class BlockExchange : public Exchange {
 
  private:
   void add_part(const Bucket& bucket, const Communicator& comm) {
-    check(bucket.param.dtype() == DType::f32, options_.name, ": codes float32 gradients, not ", bucket.param.dtype(),
-          "; use exchange dense");
+    check(bucket.param.dtype() == DType::f32, options_.name, ": gradients are ", bucket.param.dtype(),
+          ", expected float32; use exchange dense");
     rank_ = static_cast<size_t>(comm.rank);
     const int owners = options_.reply == Reply::all_gather ? 1 : comm.world->size();
     const BlockLayout layout = options_.reply == Reply::sharded
@@ -126,8 +126,8 @@ class BlockExchange : public Exchange {
         });
   }
 
-  // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets; EF21 adds it to the
-  // estimates' mean.
+  // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets. With EF21, adds the mean to
+  // the mean of the estimates.
   void average(const BucketState& state, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
                const Tensor& result) const {
     on_device(result, [&](auto device) {
@@ -136,7 +136,7 @@ class BlockExchange : public Exchange {
     });
   }
 
-  // All-gathers the means: result holds each segment's mean on its owner, and all means on return.
+  // All-gathers the means. `result` holds each segment's mean on the segment's owner, and on return all means.
   void reply_f32(const BucketState& state, Group& group, const Tensor& result) const {
     const Tensor mean = Tensor::zeros({state.longest}), all({group.size() * state.longest});
     const Segment& own = state.segments[rank_];
@@ -150,7 +150,8 @@ class BlockExchange : public Exchange {
   }
 
   // reply_f32() with encoded means; codes: room for the codes of all blocks.
-  void reply_coded(const BucketState& state, Group& group, int64_t step, const Tensor& codes, const Tensor& result) const {
+  void reply_coded(const BucketState& state, Group& group, int64_t step, const Tensor& codes,
+                   const Tensor& result) const {
     const Tensor code = Tensor::zeros({state.words}, DType::u32);
     const Tensor faults = on_device(result, [&](auto device) {
       const bool keeps = state.server_error.defined();
@@ -182,7 +183,7 @@ void BlockExchangeOptions::check() const {
       ": error feedback of the owners needs a coded reply; set exchange.reply=coded, or the feedback to worker");
   godwit::check(
       worker != Feedback::ef21 || reply != Reply::coded, name,
-      ": every rank keeps the mean of all estimates, which a coded reply would miss; set exchange.reply to f32 "
+      ": reply is coded, but with EF21 every rank keeps the exact mean of all estimates; set exchange.reply to f32 "
       "or none");
 }
 

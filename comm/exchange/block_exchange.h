@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-// How ranks receive the mean of the messages from the owners of its segments.
+// How the owners of segments return the means to all ranks.
 enum class Reply {
   f32,         // all-gather in float32
   coded,       // all-gather, compressed by the same compressor
@@ -30,9 +30,10 @@ struct BlockExchangeOptions {
 // Options with error feedback of the senders, the owners, both or none.
 BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback);
 
-// Per bucket: every rank encodes its gradient and sends each owner the code of its segment (all-to-all). The owner adds
-// the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks, and therefore
-// results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is its decoded message.
+// Per bucket: every rank encodes its gradient and sends the code of each segment to the segment's owner (all-to-all).
+// The owner adds the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks,
+// and therefore results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is the
+// decoded message.
 // Each collective sends (ranks − 1) messages of the size of the longest segment, or of the whole bucket with
 // Reply::all_gather. Throws, naming step and parameter, if a gradient is not finite.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,

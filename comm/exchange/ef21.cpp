@@ -17,7 +17,7 @@ void Ef21Options::describe(OptionList& list) {
            "compressor of the changes: topk, which reads density, or one_bit as in one_bit_sgd");
   add_density(list, density);
   add_block_size(list, block_size);
-  // A coded reply would miss the mean of estimates on every rank.
+  // With a coded reply, the mean of the estimates on every rank would not be exact.
   list.add("reply", reply, "second phase: f32 means, or none to all-gather the messages").with_choices({"f32", "none"});
 }
 

@@ -12,7 +12,7 @@ struct Ef21Options {
   Compressor compressor = Compressor::topk;  // largest values, or signs with two means per block
   double density = 0.01;                     // topk: ⌈density·n⌉ values of a block of n are sent
   int64_t block_size = 0;                    // values, within a parameter; 0: one block per parameter
-  Reply reply = Reply::all_gather;           // or f32
+  Reply reply = Reply::all_gather;           // all_gather or f32
 
   void describe(OptionList& list);
 };

@@ -13,8 +13,7 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   return scale_block < 0 ? BlockLayout::whole(bucket, ranks) : BlockLayout(bucket, scale_block, ranks);
 }
 
-// `at`: the first value of a block whose scale is not finite. `values`: what is sent; undefined if it is no longer
-// known.
+// `at`: the first value of a block whose scale is not finite. `values`: the values sent; undefined if no longer known.
 [[noreturn]] void fail_not_finite(const std::string& name, const Bucket& bucket, const Tensor& values, int64_t at,
                                   int64_t step) {
   if (!values.defined()) {
@@ -29,7 +28,8 @@ BlockLayout layout_of(const Bucket& bucket, int64_t scale_block, int ranks) {
   const int64_t i = bad == z + bucket.numel ? at : bad - z;
   for (const Slot& slot : bucket.slots) {
     if (i < slot.offset || i >= slot.offset + slot.numel) continue;
-    fail(name, ": step ", step, ": the value sent for '", slot.name, "', including the error feedback, is ", z[i], " at element ", i - slot.offset,
+    fail(name, ": step ", step, ": the value sent for '", slot.name, "', including the error feedback, is ", z[i],
+         " at element ", i - slot.offset,
          bad == z + bucket.numel ? ", but its scale is not finite" : "",
          "; lower the learning rate or look for a division by zero in the loss");
   }
@@ -42,17 +42,17 @@ ErrorFeedbackAllReduce::ErrorFeedbackAllReduce(const std::string& name, const Er
                                                const Buckets& buckets, const Communicator& comm)
     : name_(name), scale_(options.scale) {
   const int ranks = comm.topology.world();
-  check(options.scale_block >= -1, name, ": a scale for ", options.scale_block,
-        " values; it must be a number of values, 0 for whole parameters or -1 for everything a rank sends");
+  check(options.scale_block >= -1, name, ": the scale block is ", options.scale_block,
+        " values; expected a number of values, 0 (one scale per parameter) or -1 (one scale per sender)");
   const double mib = std::ceil(static_cast<double>(buckets.numel()) * 4 / (1 << 20) * 1000) / 1000;
   check(options.scale_block >= 0 || buckets.size() == 1, name,
-        ": one scale for the whole model (a block of -1 values), ",
-        "which needs the model in one bucket, but it is in ", buckets.size(), "; set bucket.first_mib to ", mib,
-        " or more");
+        ": one scale for the whole model (a scale block of -1) needs the model in one bucket, but it is in ",
+        buckets.size(), "; set bucket.first_mib to ", mib, " or more");
   for (const Bucket& bucket : buckets) {
-    check(bucket.param.dtype() == DType::f32, name, ": works on float32 parameters, not ", bucket.param.dtype());
+    check(bucket.param.dtype() == DType::f32, name, ": parameters are ", bucket.param.dtype(), ", expected float32");
     const BlockLayout layout = layout_of(bucket, options.scale_block, ranks);
-    BucketState state{bucket.begin, bucket.numel, layout.segment(comm.rank), 0, {}, {}, Tensor::zeros({bucket.numel}), {}};
+    BucketState state{bucket.begin, bucket.numel, layout.segment(comm.rank),     0,
+                      {},           {},           Tensor::zeros({bucket.numel}), {}};
     const int64_t scales = layout.most_parts();
     state.words = scales + (layout.longest() + 31) / 32;
     int64_t block = 0;

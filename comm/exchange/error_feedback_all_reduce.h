@@ -13,8 +13,8 @@ namespace godwit {
 
 struct ErrorFeedbackOptions {
   SignScale scale = SignScale::l1_mean;  // scale of a block's signs
-  // Values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale for all
-  // that a rank sends, as in the paper; the model must be in one bucket, and owners' scales depend on the rank count.
+  // Values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale per
+  // sender, as in the paper; the model must be in one bucket, and the owners' scales depend on the number of ranks.
   int64_t scale_block = 4096;
 };
 

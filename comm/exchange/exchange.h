@@ -1,5 +1,5 @@
 // Exchange: replaces a bucket's gradient by its mean over all ranks, exact or compressed. Gradient-based optimizers
-// work with any of them.
+// work with every exchange.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ class Exchange {
   // shard holds the mean; the rest is unspecified. `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StateTensor> state() const { return {}; }  // for checkpoints
-  // Numbers that a checkpoint needs besides state().
+  // Numbers saved in checkpoints besides state().
   virtual std::vector<double> counters() const { return {}; }
   virtual void restore(const std::vector<double>& /*counters*/) {}  // called after state() has been restored
   // Collective: a line for the end of the run that summarizes all ranks, or "" if there is nothing to report.

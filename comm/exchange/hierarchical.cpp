@@ -9,8 +9,8 @@ namespace {
 
 using Wire = HierarchicalOptions::Wire;
 
-// Rounds differently from dense: it adds the sums of the nodes, ((a+b)+(c+d)), while dense adds rank by rank,
-// (((a+b)+c)+d). Both divide once.
+// Adds the sums of the nodes, ((a+b)+(c+d)), while dense adds rank by rank, (((a+b)+c)+d); both divide once. The
+// results therefore differ by rounding.
 class Hierarchical : public Exchange {
  public:
   explicit Hierarchical(DType wire) : wire_(wire) {}

@@ -85,7 +85,8 @@ class Loco : public Exchange {
     values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
     zero_ = std::llround(counters.at(2));
     if (counters.size() == 3) return;  // saved by an earlier version
-    check(counters.size() == 3 + units().size(), name_, ": the checkpoint has ", counters.size(), " counters, expected ",
+    check(counters.size() == 3 + units().size(), name_, ": the checkpoint has ", counters.size(),
+          " counters, expected ",
           3 + units().size());
     size_t i = 3;
     for (const auto& [name, value] : units()) {
@@ -113,10 +114,12 @@ class Loco : public Exchange {
     std::string text =
         detail::concat(name_, ": ", percent(saturated), " of the values saturated, ", percent(zero), " were sent as 0");
     if (fixed_scale_ == 0) return text;
-    // Most gradients may be 0, such as those of absent words, so the nonzero ones tell whether the scale is too large.
+    // Most gradients may be 0, such as those of absent words, so only nonzero gradients show whether the scale is too
+    // large.
     const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
     if (large || zero > 0.99)
-      text += detail::concat("; warning: ", held(), large ? ": lower" : ": raise", " exchange.scale, or set it to auto");
+      text +=
+          detail::concat("; warning: ", held(), large ? ": lower" : ": raise", " exchange.scale, or set it to auto");
     return text;
   }
 
@@ -129,8 +132,8 @@ class Loco : public Exchange {
   }
 
   void add_part(const Bucket& bucket, const Communicator& comm) {
-    check(bucket.param.dtype() == DType::f32, name_, ": codes float32 gradients, not ", bucket.param.dtype(),
-          "; use exchange dense");
+    check(bucket.param.dtype() == DType::f32, name_, ": gradients are ", bucket.param.dtype(),
+          ", expected float32; use exchange dense");
     BucketState state{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {
@@ -226,7 +229,7 @@ class Loco : public Exchange {
     });
   }
 
-  // Owners all-gather integer sums, in as few bytes as can hold them.
+  // Owners all-gather integer sums in 1, 2 or 4 bytes, the fewest that hold them.
   void mean_of_all(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
     const int64_t most = static_cast<int64_t>(group.size()) << (options_.bits - 1);
@@ -253,7 +256,7 @@ class Loco : public Exchange {
     if (fixed_scale_ == 0 || options_.bits == 1 || values_ == zero_) return;
     const double share = static_cast<double>(saturated_) / static_cast<double>(values_ - zero_);
     check(share <= options_.saturation_limit, name_, ": after step ", step, ", ", percent(share),
-          " of this worker's values that are not sent as 0 have saturated: ", held(),
+          " of this worker's nonzero codes are saturated: ", held(),
           "; lower exchange.scale, set it to auto, or raise exchange.saturation_limit");
   }
 
@@ -284,10 +287,10 @@ class Loco : public Exchange {
   int64_t values_ = 0, saturated_ = 0, zero_ = 0;
 };
 
-// What a user may not expect of the options, one line each.
+// Warnings about the options, one line each.
 std::vector<std::string> notices_of(const LocoOptions& o) {
   if (o.bits != 1 || o.scale == "auto") return {};
-  return {"codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=" + o.scale +
+  return {"codes of 1 bit cannot saturate, so no check shows whether exchange.scale=" + o.scale +
           " fits the gradients; use exchange.scale=auto, which always fits"};
 }
 

@@ -11,7 +11,7 @@ namespace godwit {
 struct LocoOptions {
   enum class Rounding { random, nearest };  // stochastic, or to nearest even
 
-  int64_t bits = 4;                            // per code: 1, 4 or 8
+  int64_t bits = 4;                            // bits per code: 1, 4 or 8
   std::string scale = "auto";                  // s: a number such as 2^19, or auto: one per block and step
   int64_t block_size = 1024;                   // values per scale with auto, and of 8-bit parameters
   double error_scale = 4;                      // s_e in units of s

@@ -19,12 +19,12 @@ inline bool at_worker(ErrorFeedback f) { return f == ErrorFeedback::both || f ==
 // Whether owners keep the error.
 inline bool at_server(ErrorFeedback f) { return f == ErrorFeedback::both || f == ErrorFeedback::server; }
 
-// An error: an exchange or a DataParallel is made although the sharding is auto.
+// Message of the Error if an exchange or a DataParallel is created with sharding auto.
 inline constexpr const char* kShardingNotChosen =
-    "exchange: sharding is auto, which only the training programs replace by a choice; set none, zero1, zero2, zero3 or "
-    "hybrid";
+    "exchange: sharding is auto, which only the training programs replace by a choice; set none, zero1, zero2, zero3 "
+    "or hybrid";
 
-// What an exchange is made from, besides its options. References are used only during the call.
+// Arguments that create an exchange, besides its options. References are used only during the call.
 struct ExchangeInputs {
   const Buckets& buckets;              // the gradients
   const Communicator& comm;            // the ranks
@@ -39,7 +39,7 @@ struct ExchangeMethod {
   std::vector<std::string> aliases = {};              // other names for it
   std::string help;                                   // one line for --help
   std::string paper;                                  // source of the algorithm
-  std::string bytes;                                  // what a worker sends in a step
+  std::string bytes;                                  // data that a worker sends in a step
   AnyOptions defaults;                                // an options struct with its defaults
   Sharding sharding = Sharding::none;                 // default; see ExchangeConfig
   ParameterWire parameter_wire = ParameterWire::f32;  // default; see ExchangeConfig
@@ -47,7 +47,7 @@ struct ExchangeMethod {
   bool (*supports_zero2)(const AnyOptions& options) = nullptr;
   bool zero2_shards_are_blocks = false;  // under zero2 and zero3, shards consist of whole blocks of block_size
   std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);  // creates the exchange
-  // What a user may not expect of the options, one line each. Null: nothing.
+  // Warnings about the options, one line each. Null: none.
   std::vector<std::string> (*notices)(const AnyOptions& options) = nullptr;
 };
 // All exchanges: those of comm/exchange/methods.cpp and those that a program appends.
@@ -62,20 +62,23 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   // As MethodConfig(name, json); json may also set sharding and parameter_wire.
   ExchangeConfig(const std::string& name, const std::string& json);
 
-  // zero1: every rank receives the whole mean but keeps optimizer state for its shard only and updates that. zero2: it
-  // receives only its shard's mean. The updated parameters are then all-gathered as parameter_wire. zero3: each rank
-  // keeps its shard of the parameters, which are gathered for the forward and the backward pass. hybrid: zero3 over the
-  // workers of each node; the exchange is between the workers with the same shard, one of each node.
+  // - zero1: every rank receives the whole mean, but keeps optimizer state for its shard only and updates only this
+  //   shard. The updated parameters are then all-gathered as parameter_wire.
+  // - zero2: as zero1, but a rank receives only the mean of its shard.
+  // - zero3: each rank keeps its shard of the parameters, which are gathered for the forward and the backward pass.
+  // - hybrid: zero3 over the workers of each node. The exchange is between the workers with the same shard, one of each
+  //   node.
   Sharding sharding = method().sharding;
   ParameterWire parameter_wire = method().parameter_wire;  // type of sharded parameters on the network
-  // With zero3 and hybrid: parameters are released after the forward pass, and gathered again in the backward pass.
+  // zero3 and hybrid: releases parameters after the forward pass and gathers them again in the backward pass.
   bool reshard_after_forward = true;
 
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
-  // Shards must consist of whole blocks of so many values of a parameter. 0: of whole parameters; none: of any values.
+  // Block size of which shards must be multiples within each parameter. 0: shards of whole parameters. nullopt: shards
+  // of any values.
   std::optional<int64_t> shard_unit() const;
-  // Whether an optimizer that communicates itself reads this option ("exchange.sharding"): with sharding hybrid, or with
-  // auto, which may become hybrid.
+  // Whether an optimizer that communicates itself reads the option `name`, such as "exchange.sharding": true for the
+  // options of sharding if it is hybrid, or auto, which may become hybrid.
   bool hybrid_reads(const std::string& name) const;
   // Throws if a value is out of range, or if the exchange does not support the sharding.
   void check_values() const;
@@ -84,7 +87,7 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   void add_common(OptionList& list) const override;  // sharding, parameter_wire, reshard_after_forward
 };
 
-// References are used only during the call. Throws as check_values() does.
+// Creates the exchange. References are used only during the call. Throws as check_values() does.
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed);
 

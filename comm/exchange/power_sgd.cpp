@@ -62,7 +62,7 @@ class PowerSgd : public Exchange {
     for (const BucketState& state : states_)
       if (!state.matrices.empty()) return {};
     return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", rank_,
-                          ", so all gradients were sent in float32; lower exchange.rank, or take exchange dense");
+                          ", so all gradients were sent in float32; lower exchange.rank, or use exchange dense");
   }
 
  private:
@@ -107,8 +107,8 @@ class PowerSgd : public Exchange {
   }
 
   void add_part(const Bucket& bucket) {
-    check(bucket.param.dtype() == DType::f32, "powersgd: sends float32 gradients, not ", bucket.param.dtype(),
-          "; use exchange dense");
+    check(bucket.param.dtype() == DType::f32, "powersgd: gradients are ", bucket.param.dtype(),
+          ", expected float32; use exchange dense");
     const int64_t rank = rank_;
     BucketState state{.bucket_begin = bucket.begin};
     for (const Slot& slot : bucket.slots) {
@@ -212,7 +212,7 @@ class PowerSgd : public Exchange {
         16);
   }
 
-  // x ← P·Qᵀ at the matrix's place in x, or with `subtract` x − P·Qᵀ.
+  // M ← P·Qᵀ, or with `subtract` M − P·Qᵀ, where M is the matrix within x.
   void multiply(Cpu, const Matrix& m, const float* p, const float* q, bool subtract, float* x) const {
     parallel_for(m.rows, grain(m.cols), [&](int64_t begin, int64_t end) {
       std::vector<float> product(static_cast<size_t>(m.cols));

@@ -8,7 +8,7 @@ struct QsgdOptions {
   int64_t block_size = 1024;
   Reply reply = Reply::f32;
   ErrorFeedback error_feedback = ErrorFeedback::none;
-  int64_t levels = 7;  // positive levels; as many negative ones
+  int64_t levels = 7;  // number of positive levels, and of negative levels
 
   void describe(OptionList& list);
   void check() const;  // throws if reply and error_feedback contradict each other

@@ -25,7 +25,7 @@ struct Block {
 
 // Sets `count` distinct random bits of n in `bits`, drawing indices one by one. Draw i uses the random word of element
 // i mod n of the block and sender i / n.
-void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_t count, std::vector<uint64_t>& bits) {
+void draw_indices(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_t count, std::vector<uint64_t>& bits) {
   bits.assign(static_cast<size_t>((n + 63) / 64), 0);
   const uint32_t range = static_cast<uint32_t>(n), biased = -range % range;
   for (int64_t i = 0; count > 0; ++i) {
@@ -33,9 +33,9 @@ void draw_places(uint64_t seed, int64_t step, int64_t element, int64_t n, int64_
                                       static_cast<uint32_t>(i / n));
     const uint64_t product = uint64_t{word} * range;
     if (static_cast<uint32_t>(product) < biased) continue;  // rejected for uniformity (Lemire)
-    const uint64_t place = product >> 32;
-    uint64_t& group = bits[place / 64];
-    const uint64_t bit = uint64_t{1} << (place % 64);
+    const uint64_t index = product >> 32;
+    uint64_t& group = bits[index / 64];
+    const uint64_t bit = uint64_t{1} << (index % 64);
     count -= (group & bit) == 0;
     group |= bit;
   }
@@ -46,13 +46,14 @@ class RandomK : public Exchange {
   RandomK(const RandomKOptions& options, const Buckets& buckets, uint64_t seed)
       : feedback_(options.error_feedback == ErrorFeedback::worker), seed_(seed) {
     for (const Bucket& bucket : buckets) {
-      check(bucket.param.dtype() == DType::f32, "randomk: sends float32 gradients, not ", bucket.param.dtype(),
-            "; use exchange dense");
+      check(bucket.param.dtype() == DType::f32, "randomk: gradients are ", bucket.param.dtype(),
+            ", expected float32; use exchange dense");
       const BlockLayout layout(bucket, options.block_size, 1);
       BucketState state{bucket.begin, {}, 0, {}};
       for (const Segment& block : layout.parts(0)) {
         const int64_t n = block.numel();
-        check(n <= UINT32_MAX, "randomk: blocks have at most 2³²−1 values, not ", n);
+        check(n <= UINT32_MAX, "randomk: a block has ", n,
+              " values, expected at most 2³²−1; use a smaller exchange.block_size");
         const int64_t k =
             std::clamp<int64_t>(static_cast<int64_t>(std::ceil(options.density * static_cast<double>(n))), 1, n);
         state.blocks.push_back({block.begin, n, k, state.sent});
@@ -93,9 +94,9 @@ class RandomK : public Exchange {
       float* z = g + block.begin;
       if (e) block::add(z, e + block.begin, e + block.begin, block.n), z = e + block.begin;
       if (!block::all_finite(z, block.n)) finite = false;
-      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
-        sent[at] = z[place];
-        if (e) z[place] = 0;
+      for_each_index(bucket, block, step, bits, [&](int64_t index, int64_t at) {
+        sent[at] = z[index];
+        if (e) z[index] = 0;
       });
     });
     if (!finite) fail_not_finite("randomk", step, bucket);
@@ -103,19 +104,19 @@ class RandomK : public Exchange {
     for_blocks(state, [&](const Block& block, std::vector<uint64_t>& bits) {
       const float scale = scale_of(block);
       std::fill_n(g + block.begin, block.n, 0.0f);
-      each_place(bucket, block, step, bits,
-                 [&](int64_t place, int64_t at) { g[block.begin + place] = sent[at] * scale; });
+      for_each_index(bucket, block, step, bits,
+                 [&](int64_t index, int64_t at) { g[block.begin + index] = sent[at] * scale; });
     });
   }
 
-  // The host draws the indices, since the drawing is sequential.
+  // The host draws the indices, because each draw depends on the earlier ones.
   void mean_on(Cuda device, Bucket& bucket, Communicator& comm, int64_t step) {
     BucketState& state = states_.at(static_cast<size_t>(bucket.index));
-    std::vector<int64_t> places(static_cast<size_t>(state.sent));
-    std::vector<float> scales(feedback_ ? 0 : places.size());
+    std::vector<int64_t> indices(static_cast<size_t>(state.sent));
+    std::vector<float> scales(feedback_ ? 0 : indices.size());
     for_blocks(state, [&](const Block& block, std::vector<uint64_t>& bits) {
-      each_place(bucket, block, step, bits, [&](int64_t place, int64_t at) {
-        places[static_cast<size_t>(at)] = block.begin + place;
+      for_each_index(bucket, block, step, bits, [&](int64_t index, int64_t at) {
+        indices[static_cast<size_t>(at)] = block.begin + index;
         if (!feedback_) scales[static_cast<size_t>(at)] = scale_of(block);
       });
     });
@@ -126,7 +127,7 @@ class RandomK : public Exchange {
       if (!feedback_) fail_not_finite("randomk", step, bucket, bad);
       later ? fail_kept_not_finite("randomk", step, bucket) : fail_not_finite("randomk", step, bucket);
     });
-    const Tensor there = Tensor::of(places, {state.sent}), values({state.sent});
+    const Tensor there = Tensor::of(indices, {state.sent}), values({state.sent});
     gather(device, there, z, feedback_, values);
     comm.world->all_reduce(values, Reduce::mean, "randomk/all_reduce");
     bucket.grad.range(0, bucket.numel).zero();
@@ -149,12 +150,12 @@ class RandomK : public Exchange {
   }
 
   // Calls f(index in the block, index in the message) in ascending order. If more than half of the indices are sent,
-  // draws those that are not.
+  // draws the indices that are not sent.
   template <class F>
-  void each_place(const Bucket& bucket, const Block& block, int64_t step, std::vector<uint64_t>& bits,
+  void for_each_index(const Bucket& bucket, const Block& block, int64_t step, std::vector<uint64_t>& bits,
                   const F& f) const {
     const bool left_out = 2 * block.k > block.n;
-    draw_places(seed_, step, bucket.begin + block.begin, block.n, left_out ? block.n - block.k : block.k, bits);
+    draw_indices(seed_, step, bucket.begin + block.begin, block.n, left_out ? block.n - block.k : block.k, bits);
     int64_t at = block.at;
     for (size_t group = 0; group < bits.size(); ++group) {
       const int64_t first = static_cast<int64_t>(64 * group);

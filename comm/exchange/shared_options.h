@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// An error: the exchange is made although its option wire is auto.
+// Message of the Error if an exchange is created with wire auto.
 inline constexpr const char* kWireNotPicked =
     "exchange: wire is auto, which only the training programs replace by a measured choice; set f32, bf16 or f16";
 

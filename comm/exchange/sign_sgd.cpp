@@ -18,12 +18,12 @@ class SignSgd : public Exchange {
  public:
   SignSgd(const Buckets& buckets, const Communicator& comm) {
     const int world = comm.world->size();
-    check(world <= 32767, "signsgd: ", world, " ranks; at most 32767 votes are counted");
+    check(world <= 32767, "signsgd: ", world, " ranks; expected at most 32767");
     for (const Bucket& bucket : buckets) {
-      check(bucket.param.dtype() == DType::f32, "signsgd: codes float32 gradients, not ", bucket.param.dtype(),
-            "; use exchange dense");
+      check(bucket.param.dtype() == DType::f32, "signsgd: gradients are ", bucket.param.dtype(),
+            ", expected float32; use exchange dense");
       check(bucket.padded_numel() % (32 * world) == 0, "signsgd: bucket ", bucket.index, " has ", bucket.padded_numel(),
-            " values, which is no multiple of 32·", world, "; set BucketOptions::alignment to that");
+            " values, not a multiple of 32·", world, "; set BucketOptions::alignment to such a multiple");
     }
   }
 

@@ -7,7 +7,8 @@
 namespace godwit {
 
 void BlockLayout::cut_blocks(const Bucket& bucket, int64_t block_size) {
-  check(block_size >= 0, "blocks: a size of ", block_size, " values; it must be positive, or 0 for whole parameters");
+  check(block_size >= 0, "blocks: the block size is ", block_size,
+        "; expected a number of values, or 0 for whole parameters");
   for (const Slot& slot : bucket.slots) {
     const int64_t size = block_size > 0 ? block_size : std::max<int64_t>(slot.numel, 1);
     for (int64_t at = 0; at < slot.numel; at += size) starts_.push_back(slot.offset + at);
@@ -19,7 +20,8 @@ BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, const std::ve
   cut_blocks(bucket, block_size);
   for (const Segment& segment : segments) {
     check(segment.begin == (cuts_.empty() ? 0 : cuts_.back()) && segment.end >= segment.begin,
-          "blocks: the segments do not follow each other from 0 on");
+          "blocks: the segment [", segment.begin, ", ", segment.end, ") does not continue the segments before it, ",
+          "which end at ", cuts_.empty() ? 0 : cuts_.back());
     if (cuts_.empty()) cuts_.push_back(0);
     cuts_.push_back(segment.end);
   }

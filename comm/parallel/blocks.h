@@ -6,9 +6,9 @@
 
 namespace godwit {
 
-// Cuts every parameter into blocks of `block_size` values; its last block may be shorter. 0: one block per parameter.
-// Blocks therefore do not depend on buckets, segments or the number of ranks. A bucket's segments consist of whole
-// blocks and are as even as these allow; some may be empty. Padding belongs to no block.
+// Cuts every parameter into blocks of `block_size` values; a parameter's last block may be shorter. 0: one block per
+// parameter. Blocks therefore do not depend on buckets, segments or the number of ranks. A bucket's segments consist of
+// whole blocks and are as even as the blocks allow; some may be empty. Padding belongs to no block.
 class BlockLayout {
  public:
   // `segments` even segments of whole blocks; throws if block_size < 0 or segments < 1.
@@ -28,8 +28,7 @@ class BlockLayout {
   // Intersections of segment i with the blocks, in order.
   std::vector<Segment> parts(int i) const;
 
-  // Most values, and most parts(), of any segment. Messages have this size for all segments, so collectives stay
-  // uniform.
+  // Most values of any segment. The messages of all segments have this size, so that collectives are uniform.
   int64_t longest() const;
   int64_t most_parts() const;  // most parts() of any segment
 

@@ -10,8 +10,8 @@
 
 namespace godwit {
 
-// Released gradients on a GPU. Memory goes back to the pool of the backward stream, which first waits for the stream
-// that used it last. All but the newest are freed early, since the newest may still be in flight.
+// Released gradients on a GPU. Their memory returns to the pool of the backward stream after this stream has waited for
+// the last use of the memory. The kNewest newest gradients may still be in flight, so allocations do not free them.
 struct Buckets::ReleasedMemory {
   struct Memory {
     Tensor gradient;
@@ -41,8 +41,8 @@ void check_parameter(const Parameter& parameter, DType dtype) {
   check(var.requires_grad(), "buckets: parameter '", parameter.name, "' does not require a gradient");
   check(var.dtype() == DType::f32 || var.dtype() == DType::f64, "buckets: parameter '", parameter.name, "' is ",
         var.dtype(), "; parameters are float32 or float64");
-  check(var.dtype() == dtype, "buckets: parameter '", parameter.name, "' is ", var.dtype(), ", the ones before it ",
-        dtype, "; all must be of one type");
+  check(var.dtype() == dtype, "buckets: parameter '", parameter.name, "' is ", var.dtype(), ", the parameters before ",
+        dtype, "; all must have one type");
 }
 
 // Each Var once, in order of registration.

@@ -44,28 +44,28 @@ struct Bucket {
   int64_t padded_numel() const { return param.numel(); }  // number of elements with padding
 };
 
-// Sizes of buckets, and when gradients have memory.
+// Sizes of buckets, and memory of gradients and parameters.
 struct BucketOptions {
   int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
-  // Called with each bucket while its Vars have their own values, so that the caller can copy some (Var::read()). The
-  // Vars then become views of param, which has no memory (Tensor::detached()). Null: param has memory and all values.
+  // Called with each bucket before its Vars become views of param, so that the caller can copy values (Var::read()).
+  // param then has no memory (Tensor::detached()). Null: param has memory and all values.
   std::function<void(Bucket&)> take_parameters = nullptr;
 };
 
-// The bucket of each parameter, from their sizes in order of registration.
+// Returns the bucket of each parameter; `bytes`: sizes of the parameters, in order of registration.
 std::vector<int> bucket_of_parameters(const std::vector<int64_t>& bytes, const BucketOptions& options);
 
 // Lays the parameters out in reverse order of registration, which is the order in which backward completes them, and
 // rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {
  public:
-  // Throws if there are no parameters, if two have one name, or if one is undefined, requires no gradient, or has
-  // another type than float32 or float64 or than the first one.
+  // Throws if there are no parameters, if two have the same name, if one is undefined or requires no gradient, or if
+  // the parameters are not all float32 or all float64.
   Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options);
-  explicit Buckets(std::vector<Bucket> buckets);  // as given; binds nothing
+  explicit Buckets(std::vector<Bucket> buckets);  // takes complete buckets; rebinds no Var
   Buckets(Buckets&&) = default;
   Buckets(const Buckets&) = delete;
   ~Buckets();

@@ -9,14 +9,14 @@
 
 namespace godwit {
 
-// Throws "<who>: step <step>: the gradient of '<parameter>' is <value> at element <i>; …"; bad.index counts in the
+// Throws "<who>: step <step>: the gradient of '<parameter>' is <value> at element <i>; …". bad.index: index in the
 // bucket.
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const NotFinite& bad);
 
-// For a step that found a non-finite value in an unknown place. bucket.grad must still be the step's gradient. Throws the
-// error above if the gradient is not finite, otherwise the error of fail_kept_not_finite().
+// Looks for a non-finite value in bucket.grad, which must still be the step's gradient. Throws the error above if there
+// is one, otherwise the error of fail_kept_not_finite().
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
-// Throws an Error that names the bucket: its gradient, or the sum with the kept state (error feedback), is not finite.
+// Throws an Error that names the bucket: the gradient, or its sum with the error feedback, is not finite.
 [[noreturn]] void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
 
 // Index of the first non-finite value in x[0, n), or n if there is none. Threaded; on a GPU the host waits for the

@@ -1,4 +1,4 @@
-// The first non-finite value of an array as one integer, which a GPU can combine.
+// The first non-finite value of an array as one integer.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -14,8 +14,8 @@ struct NotFinite {
   double value;  // ∞, −∞, NaN or −NaN
 };
 
-// The first non-finite value of an array as a number that a GPU combines by atomicMax: 0 if there is none, otherwise
-// 4·(n − index) + sign·2 + NaN.
+// Key of a non-finite value: 4·(n − index) + 2·(1 if negative) + (1 if NaN). The first non-finite value of an array has
+// the largest key, so that a GPU finds it by atomicMax; 0 stands for none.
 template <class T>
 GODWIT_INLINE inline uint64_t not_finite_key(int64_t n, int64_t index, T value) {
   return static_cast<uint64_t>(n - index) << 2 | static_cast<uint64_t>(std::copysign(T(1), value) < 0) << 1 |

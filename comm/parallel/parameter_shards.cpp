@@ -52,12 +52,13 @@ Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {
   return own;
 }
 
-// The forward pass may run before begin_step(). Layers that are computed again run without gradients within a step.
+// The forward pass may run before begin_step(). Recomputed layers run without gradients within a step.
 bool ParameterShards::evicts() const { return options_.reshard_after_forward || !(in_step_ || context().grad_enabled); }
 
 void ParameterShards::use(int64_t i) {
-  check(!capturing(), "parameter shards: parameters that are gathered on demand, as with sharding zero3, change their ",
-        "address, which a captured CUDA graph cannot follow; use zero1, or do not use graphs");
+  check(!capturing(),
+        "parameter shards: with sharding zero3 the addresses of parameters change, which a captured CUDA ",
+        "graph cannot follow; use zero1, or do not use graphs");
   if (all_held_) return;
   if (read_ != Read::none) return use_in_read(i);
   State& used = state(i);
@@ -72,7 +73,7 @@ void ParameterShards::use(int64_t i) {
     await(used);
   }
   used.used_in = operations();
-  look_ahead();
+  prefetch_next();
 }
 
 void ParameterShards::use_in_read(int64_t i) {
@@ -103,13 +104,13 @@ void ParameterShards::expect_next() {
   next_ = count < last_order_.size() && last_order_[count - 1] == current_ ? last_order_[count] : -1;
 }
 
-// Releases all buckets except `but`, the one expected next, and those that the current operation reads.
+// Releases all buckets except `but`, the bucket expected next, and the buckets that the current operation reads.
 void ParameterShards::evict(int64_t but) {
   for (int64_t i = 0; i < std::ssize(states_); ++i)
     if (i != but && i != next_ && state(i).memory.defined() && state(i).used_in != operations()) drop(i);
 }
 
-void ParameterShards::look_ahead() {
+void ParameterShards::prefetch_next() {
   if (!in_step_ || next_ < 0 || state(next_).memory.defined() || (evicts() && resident_ > 1)) return;
   if (!scheduler_.overlaps()) return;
   start(std::exchange(next_, -1));
@@ -168,7 +169,7 @@ void ParameterShards::release_all() {
 
 void ParameterShards::check_idle() const {
   check(!in_step_ && !all_held_ && read_ == Read::none,
-        "parameter shards: values of all shards are gathered outside of steps only, for one purpose at a time");
+        "parameter shards: for_each(), with_all() and read() cannot be called within a step or within each other");
 }
 
 void ParameterShards::gather(const Bucket& bucket, bool rounded, const Tensor& to) {

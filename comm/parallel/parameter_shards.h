@@ -1,5 +1,5 @@
-// ZeRO-3: each rank keeps its shard of every bucket's parameters. All values of a bucket have memory while operations
-// read them.
+// ZeRO-3: each rank keeps its shard of every bucket's parameters. A bucket's other values have memory only while
+// operations read the bucket.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,9 +15,10 @@ namespace godwit {
 // How parameters are gathered.
 struct GatherOptions {
   ParameterWire wire = ParameterWire::f32;  // type on the network
-  int64_t block_size = 1024;                // of int8
+  int64_t block_size = 1024;                // values per scale with int8
   bool reshard_after_forward = true;        // false: values stay from the forward to the backward pass
-  // Called in each gather of a step: on a GPU, where the checks of the gather are added. Null: the host waits for them.
+  // Called in each gather of a step; on a GPU, the checks of the gather are added to the result. Null: the host waits
+  // for these checks.
   std::function<HostReads&()> checks = {};
 };
 
@@ -26,43 +27,42 @@ struct GatherOptions {
 // have memory, or as many as one operation reads. In the backward pass the scheduler calls release() with a bucket
 // whose gradient is complete.
 // Every gather is collective: in a step, all ranks of the group must read the same parameters in the same order; in
-// read(), each rank reads what it needs. Prefetching follows the order of the last step; in the first step, from the
-// last bucket to the first and back.
+// read(), ranks may read different parameters. Prefetching follows the order of the last step. In the first step, it
+// goes from the last bucket to the first and back.
 // On a GPU, values have memory of the computing thread's pool, and the thread's stream waits for a gather by an event.
 // The host waits for the GPU only with groups whose kernels wait (Group::kernels_wait()): after each gather outside of
-// steps, and in steps that do not overlap (Scheduler), which do not prefetch.
+// steps, and in steps that do not overlap (Scheduler). Such steps do not prefetch.
 class ParameterShards {
  public:
-  // `buckets`: sharded over the ranks of `group`, without memory of their own (BucketOptions::take_parameters). own:
-  // own_bucket() of each. All must outlive this object; the scheduler is not used before the first call.
+  // `buckets`: sharded over the ranks of `group`, without memory (BucketOptions::take_parameters). own: own_bucket() of
+  // each. The references must outlive this object; the scheduler is not used before the first call.
   ParameterShards(Buckets& buckets, std::vector<Bucket> own, std::shared_ptr<Group> group, Scheduler& scheduler,
                   const GatherOptions& options);
   ~ParameterShards();
   ParameterShards(const ParameterShards&) = delete;
   ParameterShards& operator=(const ParameterShards&) = delete;
 
-  // This rank's shard of a bucket as a bucket: begin, numel, slots and param are those of the owned values, which are
-  // read from the Vars. param has the size of the longest shard, a multiple of `alignment`; it has no gradient yet.
+  // This rank's shard of a bucket as a bucket: begin, numel, slots and param describe the owned values, which are read
+  // from the Vars. param has the size of the longest shard, a multiple of `alignment`; grad is undefined.
   static Bucket own_bucket(const Bucket& bucket, int64_t alignment);
 
   Buckets& own() { return own_; }  // the shards, for optimizers and averages
   Bucket& own_of(const Bucket& bucket) { return own_[bucket.index]; }  // this rank's shard of the bucket
   Group& group() { return *group_; }  // the ranks among which the parameters are divided
 
-  void begin_step();                   // buckets are prefetched until end_step()
-  void end_step();                     // after the last update; releases all values
-  void release(const Bucket& bucket);  // after the last use of its values in a step
-  void release_all();                  // outside of steps, also after a change of own values
-  // Collective, outside of steps: calls f(bucket) for each bucket in turn while it holds the values of all shards, not
-  // rounded. `store`: f may change them, equally on all ranks; each rank then keeps those of its shard.
+  void begin_step();                   // prefetches buckets until end_step()
+  void end_step();                     // call after the last update; releases all values
+  void release(const Bucket& bucket);  // call after the last use of the bucket's values in a step
+  void release_all();                  // call outside of steps, also after a change of own values
+  // Collective, outside of steps: calls f(bucket) for each bucket in turn while the bucket holds the exact values of
+  // all shards. With `store`, f may change the values, equally on all ranks, and each rank keeps its shard.
   void for_each(const std::function<void(Bucket&)>& f, bool store);
-  // Collective, outside of steps: calls f while all buckets have memory. rounded: with the values that operations read.
-  // Otherwise the values are not rounded, and f may change them as in for_each().
+  // Collective, outside of steps: calls f while all buckets hold the values of all shards. `rounded`: as operations
+  // read them in steps, in the precision of the wire. Otherwise exact, and f may change the values as in for_each().
   void with_all(bool rounded, const std::function<void()>& f);
-  // Collective, outside of steps: calls f, which reads parameters and may differ between ranks: in what it reads, how
-  // often, in which order. Each bucket is gathered when an operation reads it, and released when an operation reads
-  // another one. A rank whose f has returned takes part in the gathers of the others until all have returned. rounded:
-  // with the values that operations read in steps; otherwise the values are not rounded.
+  // Collective, outside of steps: calls f, which may read different parameters on each rank, in any number and order. A
+  // bucket is gathered when an operation reads it, and released when an operation reads another bucket. A rank whose f
+  // has returned takes part in the gathers of the other ranks until all have returned. `rounded`: as in with_all().
   void read(bool rounded, const std::function<void()>& f);
 
  private:
@@ -80,7 +80,7 @@ class ParameterShards {
   void drop(int64_t i);
   void evict(int64_t but);
   void expect_next();
-  void look_ahead();
+  void prefetch_next();
   bool evicts() const;
   void attach(Bucket& bucket);
   void check_idle() const;
@@ -95,8 +95,8 @@ class ParameterShards {
   GatherOptions options_;
   ShardedParameters wire_;
   std::vector<State> states_;
-  std::vector<int64_t> order_, last_order_;  // buckets that were read in turn: in this step so far, in the last one
-  int64_t current_ = -1, next_ = -1;         // bucket read last, and that expected next; -1: none
+  std::vector<int64_t> order_, last_order_;  // buckets in the order of reads: in this step so far, in the last step
+  int64_t current_ = -1, next_ = -1;         // bucket read last, bucket expected next; -1: none
   int64_t resident_ = 0;                     // buckets with memory
   bool in_step_ = false;
   bool all_held_ = false;  // within for_each() or with_all()

@@ -11,7 +11,7 @@ namespace godwit {
 
 Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm)
     : buckets_(buckets), work_(std::move(work)), comm_(comm) {
-  check(work_ != nullptr, "scheduler: no work was given");
+  check(work_ != nullptr, "scheduler: `work` is null; pass a function");
   for (size_t b = 0; b < static_cast<size_t>(buckets.size()); ++b) {
     const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
     have_.emplace_back(slots.size(), false);
@@ -61,19 +61,19 @@ void Scheduler::begin_backward() {
 }
 
 void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
-  const Slot& place = buckets_[static_cast<int64_t>(bucket)].slots[slot];
+  const Slot& parameter = buckets_[static_cast<int64_t>(bucket)].slots[slot];
   if (!in_step_) return;
-  if (capturing() && place.var.has_grad()) {
+  if (capturing() && parameter.var.has_grad()) {
     check(!buckets_.on_demand_gradients(),
-          "scheduler: gradients that are allocated on demand, as with sharding zero2, ",
-          "change their address, which a captured CUDA graph cannot follow; use zero1, or do not use graphs");
-    on_replay([var = place.var] { var.mark_grad_valid(); });
+          "scheduler: with sharding zero2 the addresses of gradients change, which a captured CUDA graph cannot ",
+          "follow; use zero1, or do not use graphs");
+    on_replay([var = parameter.var] { var.mark_grad_valid(); });
   }
   if (!last_micro_batch()) return;
   if (!arriving_) deferred_ = must_defer();
   arriving_ = true;
-  if (!place.var.has_grad()) return;  // reached by backward, but nothing was added: unused
-  check(!have_[bucket][slot], "scheduler: parameter '", place.name,
+  if (!parameter.var.has_grad()) return;  // reached by backward, but nothing was added: unused
+  check(!have_[bucket][slot], "scheduler: parameter '", parameter.name,
         "' got a gradient from a second backward() in one step");
   have_[bucket][slot] = true;
   --missing_[bucket];

@@ -1,4 +1,4 @@
-// Scheduler: overlaps the exchange and update of buckets with the backward pass that still fills the others.
+// Scheduler: overlaps the exchange and update of complete buckets with the rest of the backward pass.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -14,8 +14,7 @@ namespace godwit {
 // Gradient hooks count the missing gradients of each bucket. Complete buckets go to `work` in layout order, on the
 // communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters;
 // nothing in the backward pass reads a parameter whose gradient is complete. Outside of a step the hooks do nothing.
-// - With on-demand gradients, `work` releases them, and the backward pass waits while more than two buckets are in
-//   flight.
+// - On-demand gradients are released by `work`. The backward pass waits while more than two buckets are in flight.
 // - Replays of a captured backward pass launch the buckets as the captured pass did.
 // - A step of k micro-batches sums their gradients in the buckets and launches these during the last backward pass.
 //
@@ -39,20 +38,20 @@ class Scheduler {
   void backward(const Var& loss);
   // After the last backward pass: launches the remaining buckets, waits, rethrows. Unused parameters have gradient 0.
   void finish_step();
-  void wait();  // until the stream is idle; rethrows its error
+  void wait();  // waits until the communication stream is idle; rethrows the stream's error
   // Queues other work on the communication stream, after the buckets launched so far. Returns a number that
   // identifies it in wait_for().
   int64_t submit(std::function<void()> communication);
-  // Releases memory of the communication stream's pool; on a GPU, after that stream has waited for the caller's.
+  // Releases memory of the communication stream's pool; on a GPU, after that stream has waited for the caller's stream.
   void release(Tensor memory);
-  // Until the work of submit() has ended, on a GPU: has been queued; rethrows an error of the stream.
+  // Waits until the work of submit() has ended; on a GPU, until it has been queued. Rethrows an error of the stream.
   void wait_for(int64_t ticket);
-  // Whether the work of submit() may run while the computing thread goes on. False in steps that do not overlap: then
+  // Whether the computing thread may continue while the work of submit() runs. False in steps that do not overlap: then
   // call synchronize() after submit().
   bool overlaps() const { return !must_defer(); }
-  void synchronize();  // wait(), and on a GPU until it has finished the work of the stream
-  // Sets a function that the computing thread calls when a bucket's gradient is complete, before it is launched. Only
-  // one bucket is then in flight at a time, besides the one that the backward pass fills.
+  void synchronize();  // wait(); on a GPU, also waits until the GPU has finished the stream's work
+  // Sets a function that the computing thread calls with each complete bucket before its launch. Only one bucket is
+  // then in flight at a time, besides the bucket that the backward pass fills.
   void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }
 
   // Names of parameters without a gradient in the last step, in layout order.
@@ -83,9 +82,9 @@ class Scheduler {
   std::vector<int64_t> missing_;         // per bucket: number of missing gradients
   int64_t complete_ = 0;                 // number of complete buckets, in order
   int64_t next_ = 0;                     // bucket to launch next
-  int micro_batches_ = 1, begun_ = 0;    // of this step; those whose backward pass has begun
+  int micro_batches_ = 1, begun_ = 0;    // number in this step; number whose backward pass has begun
   int64_t overlapped_ = 0;
-  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; that of the last bucket
+  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; number of the last bucket's task
   std::atomic<int64_t> done_ = 0;         // number of tasks that have ended
   int64_t choices_ = -1;  // library_choices() at the end of the last step
   bool in_step_ = false;

@@ -108,7 +108,7 @@ ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64
   for (Bucket& bucket : buckets) {
     check(bucket.param.dtype() == DType::f32, "sharding: parameter_wire ",
           choices_of(wire).at(static_cast<size_t>(wire)), " takes float32 parameters, not ", bucket.param.dtype(),
-          "; take f32");
+          "; use f32");
     if (wire_ == ParameterWire::int8) add_blocks(bucket, block_size);
     if (!keeps_masters) continue;
     masters_.push_back({"master", bucket.begin + bucket.owned.begin, Tensor({bucket.owned.numel()}), false});
@@ -159,7 +159,7 @@ void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages, con
   });
 }
 
-// All ranks have the full values: saves the masters and rounds as the wire would, without communication.
+// Saves the master weights and rounds as the wire would, without communication, since all ranks have all values.
 void ShardedParameters::keep_and_round(Bucket& bucket) const {
   if (wire_ == ParameterWire::f32) return;
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());

@@ -1,5 +1,5 @@
-// Sharding: each rank owns a shard of every bucket, keeps optimizer state for it only, and updates it. With ZeRO-1 and
-// ZeRO-2 the updated shards are then all-gathered; with ZeRO-3 (parameter_shards.h) when operations read them.
+// Sharding: each rank owns a shard of every bucket, keeps optimizer state for it only, and updates it. The shards are
+// all-gathered after the update (ZeRO-1, ZeRO-2) or when operations read them (ZeRO-3: parameter_shards.h).
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,26 +15,26 @@
 
 namespace godwit {
 
-// What is sharded: nothing; optimizer state; gradients too; parameters too; the same within each node only. automatic:
-// not chosen yet; the training programs replace it by hybrid or none.
+// Sharded data: zero1 shards the optimizer state, zero2 also the gradients, zero3 also the parameters; hybrid is zero3
+// within each node. automatic: not chosen yet; the training programs replace it by hybrid or the exchange's default.
 enum class Sharding { automatic, none, zero1, zero2, zero3, hybrid };
 inline std::vector<std::string> choices_of(Sharding) { return {"auto", "none", "zero1", "zero2", "zero3", "hybrid"}; }
-inline bool shards_gradients(Sharding s) { return s >= Sharding::zero2; }   // gradients have memory on demand
-inline bool shards_parameters(Sharding s) { return s >= Sharding::zero3; }  // parameters too
+inline bool shards_gradients(Sharding s) { return s >= Sharding::zero2; }   // zero2, zero3, hybrid
+inline bool shards_parameters(Sharding s) { return s >= Sharding::zero3; }  // zero3, hybrid
 // Whether an exchange leaves each mean with its owner.
 inline bool means_stay_with_owners(Sharding s) { return s == Sharding::zero2 || s == Sharding::zero3; }
 enum class ParameterWire { f32, bf16, int8 };  // float32, bfloat16, or 8-bit blocks
 inline std::vector<std::string> choices_of(ParameterWire) { return {"f32", "bf16", "int8"}; }
 
-// Sets bucket.shards and bucket.owned to those of `rank` of `ranks`; call before creating optimizers or exchanges for
-// the bucket. Its padded size must be a multiple of `ranks`. With `block_size`, shards are as even as whole blocks of
-// so many values of a parameter allow (0: whole parameters). Without it, each has padded / ranks elements; the last
-// ones may have fewer.
+// Sets bucket.shards and bucket.owned for rank `rank` of `ranks`; call before creating optimizers or exchanges for
+// the bucket. The padded size must be a multiple of `ranks`. With `block_size`, shards consist of whole blocks of this
+// many values of a parameter (0: whole parameters) and are as even as possible. Otherwise each shard has padded / ranks
+// elements; the last ones may have fewer.
 void shard(Bucket& bucket, int ranks, int rank, std::optional<int64_t> block_size);
 void shard(Buckets& buckets, const Communicator& comm, std::optional<int64_t> block_size);  // over comm.world
 
-int64_t longest_shard(const Bucket& bucket);                        // values
-bool has_regular_shards(const Bucket& bucket);                      // all begin at multiples of padded / ranks
+int64_t longest_shard(const Bucket& bucket);                        // number of values
+bool has_regular_shards(const Bucket& bucket);                      // whether all begin at multiples of padded / ranks
 std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], padding excluded
 
 // Copies the shards of x [padded] to equal parts [ranks · longest shard], zero-padded, for all-to-all or
@@ -42,12 +42,13 @@ std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], 
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);
 // Collective: writes the mean of bucket.grad over all ranks to each rank's own shard. Other elements are unchanged.
 void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase);
-// Collective: writes the mean of bucket.grad over all ranks of `group`, [≥ owned], to `own`, the rank's own shard.
+// Collective: writes the mean of bucket.grad over all ranks of `group` in this rank's shard to own [≥ values of the
+// shard].
 void mean_to_owner(const Bucket& bucket, const Tensor& own, Group& group, std::string_view phase);
-// Collective: every rank receives all shards as x [padded]. own: this rank's, [≥ longest shard], zero behind its
-// values. Messages have the size of the longest shard.
+// Collective: every rank receives all shards as x [padded]. own [≥ longest shard]: this rank's shard, followed by
+// zeros. Messages have the size of the longest shard.
 void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group, std::string_view phase);
-// The same; x holds this rank's shard.
+// Like above, with this rank's shard in x.
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase);
 
 // All-gathers updated shards in float32, bfloat16 or 8-bit blocks. Below float32, every rank, the owner included,
@@ -56,14 +57,14 @@ class ShardedParameters {
  public:
   // The buckets hold identical initial values on all ranks; the constructor rounds them as the wire would. int8 has one
   // scale per block of `block_size` values of a parameter, so shards must consist of whole blocks.
-  // keeps_masters = false: the caller has the masters and calls gather() only; the buckets are not changed.
+  // keeps_masters = false: the caller keeps the master weights and calls gather() only; the buckets are not changed.
   ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters = true);
 
   void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
-  // Collective: writes all shards, as the wire rounds them, to x [padded]. own: as all_gather_shards(), not rounded.
+  // Collective: writes all shards, rounded by the wire, to x [padded]. own: as in all_gather_shards(), not rounded.
   void gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const;
-  // Collective: calls f while the buckets hold the master weights everywhere. f may modify them, identically on all
+  // Collective: calls f while the buckets hold all master weights on all ranks. f may modify them, identically on all
   // ranks.
   void with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const;
   std::vector<StateTensor> state() const { return masters_; }  // "master"; empty for float32

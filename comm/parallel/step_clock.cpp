@@ -36,7 +36,7 @@ double StepClock::exposed(Activity activity) const {
   return seconds_[static_cast<size_t>(activity)][1];
 }
 
-// Two threads may read the clock in one order and come here in the other; `now` is then before since_.
+// Two threads may read the clock in one order and call add() in the other; `now` is then before since_.
 void StepClock::add(Time now) {
   if (now <= since_) return;
   seconds_[static_cast<size_t>(activity_)][waits_] += std::chrono::duration<double>(now - since_).count();

@@ -1,4 +1,4 @@
-// StepClock: the time of a step's exchange, and the part of it that the computation did not hide.
+// StepClock: the time of a step's exchange, and the part that does not overlap with computation.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,7 +21,7 @@ class StepClock {
   Activity enter(Activity next, Time now = Clock::now());  // returns the activity that ends
   bool set_waiting(bool waits, Time now = Clock::now());   // returns the former value
   double seconds(Activity activity) const;                 // of this step, up to the last call above
-  double exposed(Activity activity) const;                 // the part of it in which the computing thread waited
+  double exposed(Activity activity) const;                 // part in which the computing thread waited
 
  private:
   void add(Time now);

@@ -8,8 +8,9 @@
 namespace godwit {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{10};  // between two looks at the processes of this host
-// Notices of a process that has ended arrive within kGrace. Ranks notice one after the other, so that one reports it.
+constexpr std::chrono::milliseconds kCheckInterval{10};  // between two checks of the processes of this host
+// The notices of an ended process arrive within kGrace. The ranks of a host report a lost process at different times,
+// kBetweenRanks apart, so that only one rank reports it.
 constexpr std::chrono::milliseconds kGrace{100}, kBetweenRanks{30};
 
 }  // namespace
@@ -50,13 +51,13 @@ void ControlChannel::poll() {
     receive(status, too_long);
     post();
   }
-  look_at_processes();
+  check_processes();
 }
 
-void ControlChannel::look_at_processes() {
+void ControlChannel::check_processes() {
   const auto now = Clock::now();
-  if (now - looked_ < kLook) return;
-  looked_ = now;
+  if (now - processes_checked_ < kCheckInterval) return;
+  processes_checked_ = now;
   for (const int rank : MpiSession::instance().peers_on_host().ended()) dead_.emplace(rank, now);
 }
 
@@ -71,10 +72,10 @@ std::string ControlChannel::defect(const Notice& notice, const MPI_Status& statu
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != sizeof(Notice)) return detail::concat(bytes, " bytes, expected ", sizeof(Notice));
-  if (notice.rank != status.MPI_SOURCE) return detail::concat("it claims to come from rank ", notice.rank);
+  if (notice.rank != status.MPI_SOURCE) return detail::concat("it names rank ", notice.rank, " as its sender");
   if (notice.kind < Kind::failed || notice.kind > Kind::steps)
     return detail::concat("its kind is ", static_cast<int32_t>(notice.kind));
-  if (!std::memchr(notice.text, 0, sizeof(notice.text))) return "its text has no end";
+  if (!std::memchr(notice.text, 0, sizeof(notice.text))) return "its text is not terminated";
   return {};
 }
 

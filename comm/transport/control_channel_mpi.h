@@ -1,4 +1,4 @@
-// ControlChannel: notices between the ranks of one run_mpi(): that a rank failed, ended, is busy, or wants to stop.
+// ControlChannel: notices between the ranks of one run_mpi(): a rank failed, ended, is busy, or requests a stop.
 #pragma once
 #include <mpi.h>
 
@@ -13,8 +13,8 @@
 
 namespace godwit {
 
-// Thread-safe. A notice is a small message to every other rank; poll() receives those that have arrived. A malformed
-// notice counts as a failure of the rank that sent it. poll() also looks for processes of this host that have ended.
+// Thread-safe. A notice is a small message to every other rank; poll() receives arrived notices. A malformed
+// notice counts as a failure of its sender. poll() also detects processes of this host that have ended.
 class ControlChannel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -25,8 +25,8 @@ class ControlChannel {
   void poll();
   bool fail(const std::string& reason);   // announces that this rank failed; later calls have no effect, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
-  void busy();                           // announces that this rank works alone; repeat it meanwhile
-  // Group::may_continue(); nullopt while undecided. A rank that wants to stop sends the number of steps it has begun.
+  void busy();                           // announces that this rank is busy (Group::busy()); call repeatedly meanwhile
+  // Group::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps it has begun.
   // Every other rank answers with its own number when it polls. All ranks stop after the largest number.
   std::optional<bool> may_continue(bool stop);
   void forget_stop();  // Group::continue_steps(); after all ranks have decided, before any takes a step
@@ -54,7 +54,7 @@ class ControlChannel {
   void receive(const MPI_Status& status, bool too_long);
   std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty: none
   void take(const Notice& notice);
-  void look_at_processes();
+  void check_processes();
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -66,8 +66,8 @@ class ControlChannel {
   std::map<int, std::string> failures_;
   std::optional<int> failed_peer_;
   std::vector<std::optional<Clock::time_point>> finished_;
-  Clock::time_point last_busy_{}, looked_{};
-  std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and since when this rank knows
+  Clock::time_point last_busy_{}, processes_checked_{};
+  std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and the time of the detection
   int64_t begun_ = 0;                          // steps of this rank
   std::vector<std::optional<int64_t>> steps_;  // as answered by each rank
 };

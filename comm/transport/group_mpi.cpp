@@ -16,7 +16,7 @@ namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{1}, kLongestBeat{500};  // between polls for notices; between busy notices
+constexpr std::chrono::milliseconds kPoll{1}, kLongestBeat{500};  // between polls for notices; between busy notices
 constexpr int kScatter = 1, kGather = 2;                          // message tags: to the owner of a part, and from it
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
@@ -101,7 +101,7 @@ Clock::time_point MpiGroup::last_busy() { return members_.world->control.last_bu
 
 bool MpiGroup::may_continue(bool stop) {
   MpiWorld& world = *members_.world;
-  for (const auto start = Clock::now();; std::this_thread::sleep_for(kLook)) {
+  for (const auto start = Clock::now();; std::this_thread::sleep_for(kPoll)) {
     check_failure("stop");
     if (const std::optional<bool> decided = world.control.may_continue(stop)) return *decided;
     check(Clock::now() - std::max(start, last_busy()) <= world.timeout, "rank ",
@@ -112,8 +112,9 @@ bool MpiGroup::may_continue(bool stop) {
 
 void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
 
-// Reduce-scatter: sends each rank its part of `in`, and writes the sum of the own parts of all ranks, in rank order, to
-// `out`. The next rows arrive while a row is summed. Calls summed(row) when this row is summed, and its messages sent.
+// Reduce-scatter: sends each rank its part of `in`, and writes the sum over all ranks of this rank's part, in rank
+// order, to `out`. The next rows arrive while a row is summed. Calls summed(row) when a row is summed and its messages
+// are sent.
 template <class F>
 void MpiGroup::reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed) {
   const Parts parts(in, size(), members_.piece);
@@ -232,7 +233,7 @@ void MpiGroup::do_broadcast(const Tensor& values, int root, std::string_view pha
   if (rank() != root) values.copy_from(x);
 }
 
-// A dissemination barrier: after i rounds, the 2^i ranks up to this one have joined.
+// A dissemination barrier: after i rounds, this rank and the 2^i − 1 ranks before it have joined.
 void MpiGroup::do_barrier(std::string_view phase) {
   const auto nothing = [](int) { return Piece(); };
   Transfer transfer(members_, {Collective::barrier, phase}, {});

@@ -34,7 +34,7 @@ class NcclGroup : public Group {
     watchdog_->join(member_);
   }
 
-  // After a failure, peers do not join the pending collectives.
+  // After a failure, no peer joins the pending collectives, so they are aborted.
   ~NcclGroup() override {
     if (std::uncaught_exceptions() > 0) watchdog_->give_up("the rank has ended with an error");
     watchdog_->leave(member_);
@@ -100,7 +100,7 @@ class NcclGroup : public Group {
  private:
   static size_t count(const Tensor& x) { return static_cast<size_t>(x.numel()); }
 
-  // `enqueue` submits the work to NCCL (nonblocking). run() returns when NCCL has put it into the stream.
+  // `enqueue` submits the work to NCCL (nonblocking). run() returns when NCCL has put the work into the stream.
   template <class F>
   void run(const Tensor& x, std::string_view phase, F&& enqueue) {
     const Cuda device = cuda_of(x.device());

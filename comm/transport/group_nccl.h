@@ -12,8 +12,8 @@ bool nccl_built();  // whether this build has NCCL
 // on the calling thread's stream: a call returns when NCCL has put the work into the stream; only the first call of
 // each phase waits for the result. After an error of NCCL, a failure of a rank, or a timeout, all collectives of the
 // rank are aborted; later calls, and waits of the host for the rank's streams, throw an Error with the reason. Sums are
-// in NCCL's order: bit-identical on all ranks, but not to the other transports. CPU tensors and barriers use `host`,
-// which also connects the NCCL ranks on a group's first use.
+// in NCCL's order: bit-identical on all ranks, but different from the other transports. CPU tensors and barriers use
+// `host`, which also connects the NCCL ranks on a group's first use.
 Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout);
 
 }  // namespace godwit

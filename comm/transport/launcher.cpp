@@ -58,13 +58,14 @@ Topology fit_topology(Topology given, int world) {
     return given;
   }
   if (given.nodes > 0) {
-    check(world % given.nodes == 0, began, "--nodes ", given.nodes, " × equally many workers cannot be ", world,
-          "; start a multiple of ", given.nodes, " or give another --nodes");
+    check(world % given.nodes == 0, began, "--nodes ", given.nodes, " does not divide ", world,
+          "; start a multiple of ", given.nodes, ", or use another --nodes");
     return {given.nodes, world / given.nodes};
   }
   if (given.workers_per_node > 0) {
-    check(world % given.workers_per_node == 0, began, "whole nodes of --workers-per-node ", given.workers_per_node,
-          " cannot be ", world, "; start a multiple of ", given.workers_per_node);
+    check(world % given.workers_per_node == 0, began, "--workers-per-node ", given.workers_per_node,
+          " does not divide ", world, "; start a multiple of ", given.workers_per_node,
+          ", or use another --workers-per-node");
     return {world / given.workers_per_node, given.workers_per_node};
   }
   return {0, 0};
@@ -80,8 +81,8 @@ Topology topology_of_hosts(const std::vector<std::string>& hosts) {
     counts += detail::concat(counts.empty() ? "" : ", ", excerpt(host), " has ",
                              std::count(hosts.begin(), hosts.end(), host));
   for (const std::string& host : distinct)
-    check(std::count(hosts.begin(), hosts.end(), host) * nodes == world, "the hosts have unequal numbers of the ",
-          ranks_text(world), " (", counts, "); give --nodes, or start equally many on each host");
+    check(std::count(hosts.begin(), hosts.end(), host) * nodes == world, "the ", ranks_text(world),
+          " are not divided evenly among the hosts (", counts, "); give --nodes, or start equally many on each host");
   const Topology topology{nodes, world / nodes};
   const std::string spanning = spanning_node(topology, hosts);
   check(spanning.empty(), spanning, "; start the ranks host by host (mpirun --map-by slot), or give --nodes");

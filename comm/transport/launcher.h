@@ -18,7 +18,7 @@ struct Launcher {
 std::optional<Launcher> launcher();
 bool under_launcher();  // whether launcher() has a value
 
-// Completes `given` for `world` ranks; a field of 0 is unset. {0, 0} is returned as is: topology_of_hosts() decides.
+// Completes `given` for `world` ranks; a field of 0 is unset. {0, 0} is returned unchanged, for topology_of_hosts().
 // Throws an Error naming --nodes and --workers-per-node if they do not match `world`.
 Topology fit_topology(Topology given, int world);
 
@@ -26,8 +26,8 @@ Topology fit_topology(Topology given, int world);
 // host by host.
 Topology topology_of_hosts(const std::vector<std::string>& hosts);
 
-// Describes the first node whose ranks run on different hosts; empty if there is none. Such nodes are allowed: they are
-// emulated.
+// Describes the first node whose ranks run on different hosts; empty if there is none. Such nodes are allowed, for
+// emulation.
 std::string spanning_node(const Topology& topology, const std::vector<std::string>& hosts);
 
 }  // namespace godwit

@@ -97,15 +97,15 @@ class World {
 
 class LocalGroup : public Group {
  public:
-  LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& place,
+  LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& rendezvous,
              std::shared_ptr<World> world, int world_rank)
       : Group(rank, std::move(links), std::move(stats)),
-        place_(place),
+        rendezvous_(rendezvous),
         world_(std::move(world)),
         world_rank_(world_rank) {}
 
   void abort(const std::string& reason) override { world_->fail(world_rank_, reason); }
-  void check_failure(std::string_view phase) override { place_.check_failure(rank(), phase); }
+  void check_failure(std::string_view phase) override { rendezvous_.check_failure(rank(), phase); }
   std::shared_ptr<void> busy() override {
     world_->busy().begin();
     return {nullptr, [world = world_](void*) { world->busy().end(); }};
@@ -123,7 +123,7 @@ class LocalGroup : public Group {
         std::vector<const T*> in;
         std::vector<T*> out;
         for (int peer = 0; peer < size(); ++peer) {
-          out.push_back(static_cast<T*>(place_.call(peer).out) + begin);
+          out.push_back(static_cast<T*>(rendezvous_.call(peer).out) + begin);
           in.push_back(out.back());
         }
         if (size() > 1) reduce_in_order(device, in, out, end - begin, op);
@@ -136,7 +136,7 @@ class LocalGroup : public Group {
       dispatch_real(in.dtype(), "reduce_scatter", [&]<class T>() {
         std::vector<const T*> parts;
         for (int peer = 0; peer < size(); ++peer)
-          parts.push_back(static_cast<const T*>(place_.call(peer).in) + rank() * out.numel());
+          parts.push_back(static_cast<const T*>(rendezvous_.call(peer).in) + rank() * out.numel());
         reduce_in_order(device, parts, {static_cast<T*>(out.address())}, out.numel(), op);
       });
     });
@@ -162,25 +162,25 @@ class LocalGroup : public Group {
   }
 
   // A barrier reads no memory of peers, so leave() is not needed.
-  void do_barrier(std::string_view phase) override { place_.enter(rank(), {Collective::barrier, phase}); }
+  void do_barrier(std::string_view phase) override { rendezvous_.enter(rank(), {Collective::barrier, phase}); }
 
  private:
-  // While work(device) runs, all members are in the same call, and may access the memory in their CollectiveCalls. On a
-  // GPU this holds for their streams, which events order.
+  // Calls work(device) while all members are in the same call and may access the memory in their CollectiveCalls. On a
+  // GPU, events order the members' streams accordingly.
   template <class F>
   void meet(const Tensor& x, CollectiveCall call, F&& work) {
     const bool on_gpu = x.device().is_cuda();
     call.device = x.device();
     if (on_gpu) call.ready = Event::record();
-    place_.enter(rank(), call);
+    rendezvous_.enter(rank(), call);
     std::exception_ptr error;
     Event done;
     try {
       on_device(x, [&](auto device) {
         for (int peer = 0; peer < size(); ++peer) {
           if (peer == rank()) continue;
-          reach(device, place_.call(peer).device);
-          place_.call(peer).ready.wait();
+          enable_peer_access(device, rendezvous_.call(peer).device);
+          rendezvous_.call(peer).ready.wait();
         }
         work(device);
       });
@@ -188,21 +188,21 @@ class LocalGroup : public Group {
     } catch (...) {
       error = std::current_exception();
     }
-    place_.leave(rank(), std::move(done));
+    rendezvous_.leave(rank(), std::move(done));
     if (error) std::rethrow_exception(error);
     for (int peer = 0; on_gpu && peer < size(); ++peer)
-      if (peer != rank()) place_.done(peer).wait();
+      if (peer != rank()) rendezvous_.done(peer).wait();
   }
 
   // Copies from the input of the peer's call to memory of this rank.
   template <class D>
   void copy(D device, int peer, int64_t from, const Tensor& to, int64_t to_offset, int64_t bytes) {
-    copy_bytes(device, static_cast<const std::byte*>(place_.call(peer).in) + from,
+    copy_bytes(device, static_cast<const std::byte*>(rendezvous_.call(peer).in) + from,
                static_cast<std::byte*>(to.address()) + to_offset, bytes);
   }
 
-  Rendezvous& place_;
-  std::shared_ptr<World> world_;  // owns place_
+  Rendezvous& rendezvous_;
+  std::shared_ptr<World> world_;  // owns rendezvous_
   int world_rank_;
 };
 
@@ -243,7 +243,8 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const 
 void run_local(const Topology& topology, const std::function<void(Communicator&)>& body, const LocalOptions& options) {
   check(topology.nodes >= 1 && topology.workers_per_node >= 1, "run_local: ", topology.nodes, " nodes of ",
         topology.workers_per_node, " workers; both must be at least 1");
-  check(options.threads_per_rank >= 0, "run_local: ", options.threads_per_rank, " threads per rank");
+  check(options.threads_per_rank >= 0, "run_local: threads_per_rank is ", options.threads_per_rank,
+        "; expected a number of threads, or 0");
   check(options.timeout.count() > 0, "run_local: the timeout is ", options.timeout.count(), " ms; it must be positive");
   const int size = topology.world();
   device_of(options.placement, 0, size);  // throws here once, and not in every rank

@@ -17,7 +17,7 @@ struct MpiOptions {
   Placement placement = {};  // of the ranks on each host
 };
 
-// Thrown on a rank that has no error of its own: another rank failed and reports the cause.
+// Thrown on a rank without an error if another rank has failed and reports the cause.
 class PeerFailed : public Error {
  public:
   using Error::Error;  // message and source location

@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-void reach(Cpu, Device) {}
+void enable_peer_access(Cpu, Device) {}
 
 void copy_bytes(Cpu, const void* from, void* to, int64_t bytes) {
   parallel_for(bytes, 1 << 20, [=](int64_t begin, int64_t end) {

@@ -6,12 +6,12 @@
 
 namespace godwit {
 
-// Enables access from kernels of the calling thread to the device `memory`, where a peer's tensor is; throws if
-// impossible.
-void reach(Cpu, Device memory);
-void reach(Cuda device, Device memory);
+// Lets kernels of the calling thread access a peer's tensor on the device `memory`; throws if the GPUs cannot.
+void enable_peer_access(Cpu, Device memory);
+void enable_peer_access(Cuda device, Device memory);
 
-// Threaded on the CPU; asynchronous on the thread's stream on a GPU, also from a peer's GPU after reach().
+// Copies `bytes` bytes: threaded on the CPU; asynchronous on the thread's stream on a GPU, also from a peer's GPU after
+// enable_peer_access().
 void copy_bytes(Cpu, const void* from, void* to, int64_t bytes);
 void copy_bytes(Cuda device, const void* from, void* to, int64_t bytes);
 

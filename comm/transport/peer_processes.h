@@ -1,4 +1,4 @@
-// PeerProcesses: which processes of other ranks on this host have ended. Internal to the MPI transport.
+// PeerProcesses: detects ended processes of other ranks on this host. Internal to the MPI transport.
 #pragma once
 #include <poll.h>
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace godwit {
 // Not thread-safe.
 class PeerProcesses {
  public:
-  // The process of each rank to watch. A process that the system does not let this one watch is left out.
+  // Watches the given (rank, process) pairs, except processes that the system does not allow to watch.
   explicit PeerProcesses(const std::vector<std::pair<int, pid_t>>& processes);
   ~PeerProcesses();
   PeerProcesses(const PeerProcesses&) = delete;

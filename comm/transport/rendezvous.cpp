@@ -93,7 +93,7 @@ std::string Rendezvous::begin_message(int member, std::string_view phase) const 
   return detail::concat("rank ", ranks_[static_cast<size_t>(member)], ": phase '", phase, "': ");
 }
 
-// Call with the mutex held. After a timeout the group has failed: its members' published pointers become invalid.
+// Call with the mutex held. A timeout makes the group fail, because the pointers that members published become invalid.
 void Rendezvous::give_up(int member, std::string_view phase, bool late) {
   std::string reason = failure_;
   if (reason.empty() && retired_) reason = detail::concat("rank ", *retired_, " has ended and will not join");

@@ -35,16 +35,17 @@ class BusyRanks {
 // cores.
 class Rendezvous {
  public:
-  // Rank of each member in the world; longest wait without a busy rank.
+  // world_ranks[i]: rank of member i in the world. timeout: longest wait while no rank is busy.
   Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy);
 
   // Returns when all members have entered with the same call. Throws if a member failed, has ended, makes another call,
   // or does not enter within the timeout while no rank is busy. The group is then unusable: all calls of all members
   // throw.
   void enter(int member, const CollectiveCall& call);
-  // Call after every collective except a barrier. Returns when all members have called it. They then no longer access
-  // each other's memory; on a GPU, their kernels do so until `done`. Needs no timeout, because nothing between enter()
-  // and leave() blocks. A failure elsewhere cannot free memory that a peer still reads.
+  // Call after every collective except a barrier. Returns when all members have called it: members then no longer
+  // access each other's memory, except for their kernels on a GPU, which may do so until `done`. Waits without a
+  // timeout, because nothing between enter() and leave() blocks, and also after a failure, because a peer may still
+  // read memory.
   void leave(int member, Event done);
   // The call of a member; between enter() and leave().
   const CollectiveCall& call(int member) const { return calls_[static_cast<size_t>(member)]; }

@@ -8,16 +8,17 @@
 
 namespace godwit {
 
-// Up to 8 KiB over all ranks one round is faster, beyond 64 KiB two. Between these, the first calls of each size (in
-// powers of two) try both, and all ranks keep what was faster on their links.
+// Up to 8 KiB over all ranks one round is faster, beyond 64 KiB two. Between these sizes, the first calls of each power
+// of two measure both, and all ranks keep the number of rounds that was faster on their links.
 class RoundChoice {
  public:
-  static constexpr int kTrials = 20;  // of each number of rounds: more than a link with a token bucket passes at once
+  // Measured calls per number of rounds; enough to exceed the burst of a link with a token bucket.
+  static constexpr int kTrials = 20;
 
   // Whether the next call takes one round. bytes: of the values of all ranks together.
   bool one_round(int64_t bytes) const;
-  // Ends a call that took `seconds`. After the last trial of a size: the median seconds with one and with two
-  // rounds, which all ranks then average and pass to decide().
+  // Records a call that took `seconds`. After the last trial of a size, returns the median seconds with one and with
+  // two rounds; all ranks then average them and pass the means to decide().
   std::optional<std::array<double, 2>> finished(int64_t bytes, double seconds);
   // Keeps the number of rounds that took less time, for all later calls of this size.
   void decide(int64_t bytes, const std::array<double, 2>& seconds);

@@ -21,7 +21,7 @@ namespace godwit {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{1};
+constexpr std::chrono::milliseconds kPoll{1};
 constexpr std::chrono::seconds kSettle{2};    // for the other ranks to leave their collectives after a failure
 constexpr std::chrono::seconds kReporter{5};  // for the reporting rank to end all processes
 
@@ -32,7 +32,7 @@ Topology agree_on_topology(Topology given, const MpiSession& session) {
   for (size_t rank = 1; rank < static_cast<size_t>(session.world()); ++rank)
     check(all[2 * rank] == all[0] && all[2 * rank + 1] == all[1],
           "the ranks were given different topologies (nodes × workers per node, 0: not given): rank 0 ", all[0], " × ",
-          all[1], ", rank ", rank, " ", all[2 * rank], " × ", all[2 * rank + 1]);
+          all[1], ", rank ", rank, " ", all[2 * rank], " × ", all[2 * rank + 1], "; use the same options on all ranks");
   const Topology topology = fit_topology(given, session.world());
   return topology.nodes > 0 ? topology : topology_of_hosts(session.hosts());
 }
@@ -69,21 +69,22 @@ Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Top
   return comm;
 }
 
-// Index of this rank among the ranks of its host, and their number. If the launcher shows ranks different GPUs
+// Index of this rank among the ranks of its host, and the number of these ranks. If ranks see different GPUs
 // (CUDA_VISIBLE_DEVICES), only ranks that see the same GPUs count.
-std::pair<int, int> place_on_host(const MpiSession& session, Group& group, const Placement& placement) {
-  std::vector<std::string> places = session.hosts();
+std::pair<int, int> local_rank_and_count(const MpiSession& session, Group& group, const Placement& placement) {
+  std::vector<std::string> machines = session.hosts();
   if (placement.device != "cpu") {
     Hash seen;
     seen.add(visible_gpus());
-    const Tensor own = Tensor::of<int64_t>({std::bit_cast<int64_t>(seen.value())}, {1}), all({group.size()}, DType::i64);
+    const Tensor own = Tensor::of<int64_t>({std::bit_cast<int64_t>(seen.value())}, {1});
+    const Tensor all({group.size()}, DType::i64);
     group.all_gather(own, all, "gpus/agree");
-    for (size_t rank = 0; rank < places.size(); ++rank)
-      places[rank].append(" ").append(std::to_string(all.data<int64_t>()[rank]));
+    for (size_t rank = 0; rank < machines.size(); ++rank)
+      machines[rank].append(" ").append(std::to_string(all.data<int64_t>()[rank]));
   }
-  const auto self = places.begin() + session.rank();
-  return {static_cast<int>(std::count(places.begin(), self, *self)),
-          static_cast<int>(std::count(places.begin(), places.end(), *self))};
+  const auto self = machines.begin() + session.rank();
+  return {static_cast<int>(std::count(machines.begin(), self, *self)),
+          static_cast<int>(std::count(machines.begin(), machines.end(), *self))};
 }
 
 // Collective: whether all ranks can communicate through NCCL. `here`: this rank can.
@@ -113,26 +114,26 @@ template <class F>
 bool wait_for_notices(ControlChannel& control, Clock::duration limit, F&& done) {
   for (const auto start = Clock::now(); !done();) {
     if (Clock::now() - std::max(start, control.last_busy()) > limit) return false;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPoll);
     control.poll();
   }
   return true;
 }
 
-std::vector<int> still_there(const ControlChannel& control) {
+std::vector<int> unfinished_ranks(const ControlChannel& control) {
   std::vector<int> ranks;
   for (int rank = 0; rank < MpiSession::instance().world(); ++rank)
     if (!control.finished_at(rank)) ranks.push_back(rank);
   return ranks;
 }
 
-void end_well(MpiWorld& world) {
+void end_succeeded(MpiWorld& world) {
   wait_for_notices(world.control, world.timeout, [&] {
     return world.control.all_finished() || world.control.failed_peer() || world.control.lost_peer();
   });
   if (world.control.failed_peer()) return;
   world.check_peers(MpiSession::instance().rank(), "end");
-  const std::vector<int> missing = still_there(world.control);
+  const std::vector<int> missing = unfinished_ranks(world.control);
   if (!missing.empty())
     fail("timeout: ", rank_list(missing), " did not end within ", static_cast<double>(world.timeout.count()) / 1000,
          " s after this one");
@@ -164,8 +165,8 @@ std::string combined(const std::map<int, std::string>& failures) {
   return text;
 }
 
-// One rank says what happened to all of them.
-[[noreturn]] void end_badly(MpiWorld& world, const std::exception_ptr& error, int rank) {
+// After a failure: throws an Error with the errors of all ranks on one rank, and PeerFailed on the others.
+[[noreturn]] void end_failed(MpiWorld& world, const std::exception_ptr& error, int rank) {
   ControlChannel& control = world.control;
   wait_for_notices(control, kSettle, [&] { return control.all_finished(); });
   if (control.lost_peer()) throw PeerFailed("a process has ended", __FILE__, __LINE__);  // check_peers() reported it
@@ -175,8 +176,8 @@ std::string combined(const std::map<int, std::string>& failures) {
   }
   const std::map<int, std::string> failures = control.failures();
   const std::string text = combined(failures);
-  const std::vector<int> silent = still_there(control);
-  // A rank that times out may wait for one that is itself blocked, so all ranks that did not answer are named.
+  const std::vector<int> silent = unfinished_ranks(control);
+  // A rank that times out may wait for a blocked rank, so the message names all ranks that do not answer.
   if (!silent.empty() && text.find("timeout: ") != std::string::npos)
     fail(text, "; ", rank_list(silent), on_hosts(silent), silent.size() == 1 ? " does" : " do", " not answer");
   if (error && MpiSession::instance().world() == 1) std::rethrow_exception(error);
@@ -197,7 +198,8 @@ std::string mpi_library() {
 }
 
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options) {
-  check(options.threads_per_rank >= 0, "run_mpi: ", options.threads_per_rank, " threads per rank");
+  check(options.threads_per_rank >= 0, "run_mpi: threads_per_rank is ", options.threads_per_rank,
+        "; expected a number of threads, or 0");
   check(options.timeout.count() > 0, "run_mpi: the timeout is ", options.timeout.count(), " ms; it must be positive");
   const std::optional<Launcher> launched = launcher();
   std::optional<StartupWatchdog> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
@@ -212,7 +214,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     Communicator comm = make_communicator(world, topology, rank);
     watch.reset();
-    const auto [local_rank, local_ranks] = place_on_host(session, *comm.compute, options.placement);
+    const auto [local_rank, local_ranks] = local_rank_and_count(session, *comm.compute, options.placement);
     const Device device = device_of(options.placement, local_rank, local_ranks);
     const ContextGuard placed(context_on(device));
     const bool nccl = device.is_cuda() && topology.world() > 1 &&
@@ -221,7 +223,8 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     describe_launch(session, topology, options.note);
     body(groups);
     world->control.finish();
-    if (world->control.failures().empty()) end_well(*world);
+    if (world->control.failures().empty()) end_succeeded(*world);
+    session.set_phase("");
     if (world->control.failures().empty()) return;
   } catch (...) {
     error = std::current_exception();
@@ -231,7 +234,8 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     world->control.finish();
   }
   session.fail(world);
-  end_badly(*world, error, rank);
+  session.set_phase("");
+  end_failed(*world, error, rank);
 }
 
 }  // namespace godwit

@@ -52,6 +52,7 @@ MpiSession::MpiSession() {
 }
 
 MpiSession::~MpiSession() {
+  reporter_.reset();
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended) return;
@@ -60,6 +61,10 @@ MpiSession::~MpiSession() {
 }
 
 void MpiSession::fail(std::shared_ptr<void> world) { failed_ = std::move(world); }
+
+void MpiSession::set_phase(std::string_view phase) {
+  if (reporter_) reporter_->set_phase(phase);
+}
 
 void MpiSession::gather_hosts() {
   char name[MPI_MAX_PROCESSOR_NAME] = "";
@@ -91,7 +96,7 @@ void MpiSession::share_cores() {
   bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Processes of one host may be in different containers, where process numbers have different meanings.
+// Processes of one host may be in different containers, whose process numbers differ.
 void MpiSession::find_peers() {
   struct Process {
     int64_t number = ::getpid();
@@ -114,6 +119,9 @@ void MpiSession::find_peers() {
     if (*own.numbering && std::strcmp(own.numbering, all[i].numbering) == 0)
       peers.emplace_back(peer, static_cast<pid_t>(all[i].number));
   }
+  if (peers.empty() && world() > 1)
+    reporter_ =
+        std::make_unique<DeathReporter>(detail::concat("rank ", rank_, " on ", hosts_[static_cast<size_t>(rank_)]));
   peers_on_host_ = std::make_unique<PeerProcesses>(peers);
 }
 

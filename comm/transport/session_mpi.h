@@ -4,9 +4,11 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/topology.h"
+#include "comm/transport/death_reporter.h"
 #include "comm/transport/peer_processes.h"
 
 namespace godwit {
@@ -26,10 +28,11 @@ class MpiSession {
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
   int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
-  bool bound() const { return bound_; }                             // this host's ranks may not use all its cores
+  bool bound() const { return bound_; }  // the launcher gave this host's ranks some cores only
 
   int rank_on_host() const { return rank_on_host_; }          // index among the ranks of this host
   PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe
+  void set_phase(std::string_view phase);                     // of this rank, for the line of a DeathReporter
 
   // Makes the exit of this process abort all ranks. `world` is kept alive until then, since MPI may still use its
   // memory.
@@ -48,6 +51,7 @@ class MpiSession {
   std::vector<std::string> hosts_;
   std::shared_ptr<void> failed_;
   std::unique_ptr<PeerProcesses> peers_on_host_;
+  std::unique_ptr<DeathReporter> reporter_;  // of a rank without peers on its host
 };
 
 }  // namespace godwit

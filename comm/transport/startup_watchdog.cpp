@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks, which the launcher usually kills meanwhile
+constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks; the launcher usually kills them first
 
 }  // namespace
 

@@ -29,6 +29,7 @@ void MpiWorld::keep(std::shared_ptr<void> memory) {
 }
 
 void MpiWorld::check_peers(int rank, std::string_view phase) {
+  MpiSession::instance().set_phase(phase);
   control.poll();
   if (const std::optional<int> failed = control.failed_peer())
     godwit::fail("rank ", rank, ": phase '", phase, "': rank ", *failed, " failed: ", control.failures().at(*failed));
@@ -71,7 +72,7 @@ struct Transfer::Message {
   int tag;
   int64_t row;
   bool sends;
-  Piece behind = {};  // of a received description: where the data behind it go
+  Piece behind = {};  // of a received description: memory for the data behind it
   bool done = false;
 };
 
@@ -90,11 +91,11 @@ struct Transfer::State {
   bool opened = false, with_first_row = false;  // descriptions are queued; with the first row
   Header mine;
   std::vector<Header> theirs;
-  std::vector<bool> met, came;  // [member]: its header, or any of its messages, has arrived
+  std::vector<bool> described, joined;  // [member]: its header, or any of its messages, has arrived
   Queue queues[kTags][2];       // [tag][sends]
   std::vector<MPI_Request> requests;
   std::vector<Message*> in_flight;  // of each request
-  std::string trouble;              // error: a member made another call, or a message failed
+  std::string error;                // a member made another call, or a message failed; empty: no error
   std::vector<int> indices;         // scratch memory of advance()
   std::vector<MPI_Status> statuses;
 
@@ -109,9 +110,9 @@ Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::v
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
   state_->theirs.resize(size);
-  state_->met.resize(size);
-  state_->came.resize(size);
-  state_->met[own] = state_->came[own] = true;
+  state_->described.resize(size);
+  state_->joined.resize(size);
+  state_->described[own] = state_->joined[own] = true;
   state_->theirs[own] = state_->mine;
 }
 
@@ -125,7 +126,7 @@ void Transfer::open() {
   open(std::bit_width(static_cast<unsigned>(others)), nothing, nothing);
 }
 
-// With all peers, or with those at so many of the distances 1, 2, 4, ….
+// Exchanges descriptions with all peers, or with the peers at the first `peers` of the distances 1, 2, 4, ….
 void Transfer::open(int peers, const PieceOf& send_piece, const PieceOf& receive_piece) {
   const int size = static_cast<int>(members_.world_ranks.size());
   state_->opened = true;
@@ -148,8 +149,8 @@ int Transfer::peer_at(int distance) const {
   return (members_.rank + distance + size) % size;
 }
 
-// To the member at this distance, and from the one that has this member at this distance. A member that makes another
-// call may send data behind its description, so each receive has room for them.
+// Sends the description to the member at `distance` and receives that of the member at −distance. A member that makes
+// another call may send data behind its description, so each receive has room for kFew bytes of data.
 void Transfer::describe(int distance, int64_t row, const Piece& piece, const Piece& behind) {
   constexpr int64_t kRoom = sizeof(Header) + kFew;
   receive(peer_at(-distance), {state_->allocate(kRoom), kRoom}, kHeaderTag, row);
@@ -183,8 +184,9 @@ void Transfer::receive(int peer, Piece piece, int tag, int64_t row) {
   if (piece.bytes > 0) state_->queues[tag][false].messages.push_back({peer, piece, tag, row, false});
 }
 
-// A synchronous send completes when the receiver has posted its end, so a sender cannot run ahead by more than the
-// messages in flight. Shorter messages need no such limit: a tag has at most one of them for each peer.
+// Starts queued messages. Full pieces use synchronous sends, which complete when the receiver has posted its end, so
+// that a sender cannot run ahead by more than the messages in flight. A tag has at most one shorter message for each
+// peer, so shorter messages need no such limit.
 void Transfer::post() {
   const int64_t rows = depth(static_cast<int>(members_.world_ranks.size()));
   for (auto& directions : state_->queues)
@@ -227,14 +229,14 @@ void Transfer::wait_until(F&& done) {
   post();
   for (auto last = Clock::now(); !done();) {
     if (advance()) {
-      if (!state_->trouble.empty()) explain();
+      if (!state_->error.empty()) explain();
       last = Clock::now();
     } else if (const auto idle = Clock::now() - last; idle < yielding) {
       std::this_thread::yield();
     } else {
-      look_around(last);
-      const bool all_came = std::find(state_->came.begin(), state_->came.end(), false) == state_->came.end();
-      std::this_thread::sleep_for(all_came ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
+      check_stalled(last);
+      const bool all_joined = std::find(state_->joined.begin(), state_->joined.end(), false) == state_->joined.end();
+      std::this_thread::sleep_for(all_joined ? kSleep : std::clamp<Clock::duration>(idle / 16, kSleep, kLongSleep));
     }
   }
 }
@@ -269,21 +271,22 @@ void Transfer::complete(Message& message, int error) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(error, text, &length);
-    s.trouble = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
+    s.error = detail::concat("a message to or from rank ", members_.world_ranks[peer], " failed: ", text);
     return;
   }
   if (message.sends) return;
-  s.came[peer] = true;
+  s.joined[peer] = true;
   if (message.tag != kHeaderTag) return;
-  s.met[peer] = true;
+  s.described[peer] = true;
   std::memcpy(&s.theirs[peer], message.piece.data, sizeof(Header));
   if (s.theirs[peer] == s.mine)
     std::copy_n(message.piece.data + sizeof(Header), message.behind.bytes, message.behind.data);
-  else if (s.trouble.empty()) s.trouble = "ranks disagree";
+  else if (s.error.empty()) s.error = "ranks disagree";
 }
 
-// Checks for failures, departed members and the timeout while nothing arrives.
-void Transfer::look_around(Clock::time_point last) const {
+// Called while nothing arrives: throws if a rank has failed or ended, or after the timeout. `last`: time of the last
+// completed message.
+void Transfer::check_stalled(Clock::time_point last) const {
   members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
   const ControlChannel& control = members_.world->control;
   const auto now = Clock::now();
@@ -293,14 +296,14 @@ void Transfer::look_around(Clock::time_point last) const {
     if (left && now - std::max(*left, last) > kGrace)
       give_up(detail::concat("rank ", rank, " has ended and will not join"));
   }
-  // In a later round the other member may itself wait for the absent one. The member that waits for it in the first
-  // round reports it.
+  // In a later round, the peer may itself wait for an absent member. The member that waits for the absent one in the
+  // first round reports it, so the others wait longer.
   const auto in_later_round = [](const Message* message) { return message->tag == kHeaderTag && message->row > 0; };
   const auto grace = std::ranges::any_of(state_->in_flight, in_later_round) ? kGrace : kGrace * 0;
   if (now - std::max(last, control.last_busy()) <= members_.world->timeout + grace) return;
   std::set<int> absent, cut_off;  // world ranks with messages in flight
   for (const Message* message : state_->in_flight)
-    (state_->came[static_cast<size_t>(message->peer)] ? cut_off : absent)
+    (state_->joined[static_cast<size_t>(message->peer)] ? cut_off : absent)
         .insert(members_.world_ranks[static_cast<size_t>(message->peer)]);
   const auto list = [](const std::set<int>& ranks) { return rank_list({ranks.begin(), ranks.end()}); };
   const std::string within =
@@ -316,9 +319,9 @@ void Transfer::explain() {
   State& s = *state_;
   size_t base = 0, other = 0;
   const auto mismatch = [&] {
-    base = s.met[0] ? 0 : static_cast<size_t>(members_.rank);
+    base = s.described[0] ? 0 : static_cast<size_t>(members_.rank);
     for (other = 0; other < s.theirs.size(); ++other)
-      if (s.met[other] && !(s.theirs[other] == s.theirs[base])) return true;
+      if (s.described[other] && !(s.theirs[other] == s.theirs[base])) return true;
     return false;
   };
   const auto start = Clock::now();
@@ -327,7 +330,7 @@ void Transfer::explain() {
       members_.world->check_peers(members_.world_ranks[static_cast<size_t>(members_.rank)], call_.phase);
       std::this_thread::sleep_for(kSleep);
     }
-  if (!mismatch()) give_up(s.trouble);
+  if (!mismatch()) give_up(s.error);
   give_up(describe_mismatch(members_.world_ranks[base], s.theirs[base].call(), members_.world_ranks[other],
                             s.theirs[other].call()));
 }

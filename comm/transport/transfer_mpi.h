@@ -23,8 +23,8 @@ struct MpiWorld {
   const std::chrono::milliseconds timeout;
   std::vector<MPI_Comm> comms;  // of the groups
 
-  // Throws if another rank has failed, or has ended without a notice; the latter is printed too, by the first rank that
-  // notices, because a launcher leaves a second for it. `rank`: this one.
+  // Throws if another rank has failed, or has ended without a notice. The first rank that detects an ended process also
+  // prints the error, because the launcher may end all processes within a second. `rank`: this rank.
   void check_peers(int rank, std::string_view phase);
   // Keeps message buffers alive after a failure, since MPI may still read or write them. Thread-safe.
   void keep(std::shared_ptr<void> memory);
@@ -56,8 +56,8 @@ struct Piece {
 using PieceOf = std::function<Piece(int peer)>;
 
 // Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
-// a time, but MPI opens a connection to every rank that a row goes to, and a call of at most kFew bytes allocates memory
-// for a message of each. One thread uses a Transfer.
+// a time, but MPI opens a connection to every receiver of a row, and a call of at most kFew bytes allocates memory for
+// a message from each member. Only one thread may use a Transfer.
 class Transfer {
  public:
   static constexpr int64_t kShort = 64 << 10;  // largest bytes of a call that latency dominates
@@ -72,21 +72,21 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Exchanges the description of the call with the members at the distances 1, 2, 4, …. wait() and finish() do it if it
-  // has not been done.
+  // Exchanges the description of the call with the members at the distances 1, 2, 4, …. wait() and finish() call open()
+  // if the caller has not.
   void open();
-  // Does this in rounds: round i, with the members at distance 2^i, begins when round i−1 has ended. After the last all
-  // members have joined the call. send(i), at most kFew bytes, travels with the description and arrives in receive(i).
+  // Like open(), in rounds: round i, with the members at distance 2^i, begins when round i−1 has ended. After the last
+  // round, all members have joined the call. send(i), at most kFew bytes, is sent with the description to receive(i).
   void open_in_rounds(const PieceOf& send, const PieceOf& receive);
-  // Queues a row: a message of at most MpiMembers::piece bytes to and from each other member, the nearest first; one
-  // without bytes is skipped. All members must queue the rows of a tag (1 or 2) in ascending order and with the same
-  // sizes. The first row of a call of at most kFew bytes travels with the description of the call.
+  // Queues a row: a message of at most MpiMembers::piece bytes to and from each other member, the nearest first.
+  // Messages without bytes are skipped. All members must queue the rows of a tag (1 or 2) in ascending order and with
+  // the same sizes. The first row of a call of at most kFew bytes is sent with the description of the call.
   void queue(int tag, int64_t row, const PieceOf& send, const PieceOf& receive);
   void send(int peer, Piece piece, int tag, int64_t row);     // queues one message of a row
-  void receive(int peer, Piece piece, int tag, int64_t row);  // its other end
+  void receive(int peer, Piece piece, int tag, int64_t row);  // queues the receiving end of a send()
 
   // Blocks until the messages of the tag have completed up to this row, in both directions; polls, sleeping in between.
-  // Throws if members call different collectives, if one failed or left, or if nothing arrives before the timeout.
+  // Throws if members call different collectives, if a member failed or left, or if nothing arrives before the timeout.
   void wait(int tag, int64_t row);
   void finish();  // waits for all messages, including the descriptions of the call
 
@@ -105,7 +105,7 @@ class Transfer {
   void post();     // starts queued messages
   bool advance();  // polls once; true if a message completed
   void complete(Message& message, int error);
-  void look_around(Clock::time_point last) const;
+  void check_stalled(Clock::time_point last) const;
   [[noreturn]] void explain();
   [[noreturn]] void give_up(const std::string& reason) const;
 

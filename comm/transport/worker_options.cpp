@@ -11,22 +11,24 @@ bool uses_mpi(const WorkerOptions& options) {
 }
 
 void WorkerOptions::describe_topology(OptionList& list) {
-  list.add("nodes", nodes, "nodes of the topology", {1, 1024}).with_flag("--nodes");
-  list.add("workers_per_node", workers_per_node, "workers per node", {1, 1024}).with_flag("--workers-per-node");
-  list.add("transport", transport, "auto: mpi under mpirun and srun, otherwise local")
+  list.add("nodes", nodes, "number of nodes", {1, 1024}).with_flag("--nodes");
+  list.add("workers_per_node", workers_per_node, "number of workers per node", {1, 1024})
+      .with_flag("--workers-per-node");
+  list.add("transport", transport, "transport between workers; auto: mpi under mpirun and srun, otherwise local")
       .with_choices({"auto", "local", "mpi"});
-  list.add("timeout_s", timeout_s, "seconds that a worker waits for the others", {0.001, 1e6});
+  list.add("timeout_s", timeout_s, "seconds that a worker waits for other workers", {0.001, 1e6});
 }
 
 void WorkerOptions::describe_devices(OptionList& list) {
   list.add("threads", threads, "threads per worker; 0: cores / workers", {0, 1024})
       .with_flag("--threads")
       .differs_by_host();
-  list.add("device", device, "cuda: a GPU for each worker; or cuda:N")
+  list.add("device", device,
+           "device of the workers; cuda: a GPU for each worker; cuda:N: GPU N for all workers of a host")
       .with_flag("--device")
       .with_choices({"cpu", "cuda", "auto"})
       .check_text = check_device;
-  list.add("share_gpu", share_gpu, "device cuda: workers share GPUs if there are too few");
+  list.add("share_gpu", share_gpu, "device cuda: let workers share GPUs if there are too few");
   list.add("nccl", nccl, "use NCCL between workers that have a GPU each");
 }
 

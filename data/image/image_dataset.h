@@ -16,7 +16,7 @@ class ImageDataset {
   virtual int64_t size() const = 0;       // number of images
   virtual int64_t classes() const = 0;    // number of classes
   virtual Shape image_shape() const = 0;  // [h, w, c] of the output
-  virtual uint64_t hash() const = 0;      // of the contents or of the file list; equal on ranks with the same data
+  virtual uint64_t hash() const = 0;      // hash of the contents or of the file list; equal on ranks with the same data
 
   // Both return the label. read_augmented() applies a random change that depends only on (seed, epoch, sample).
   virtual int32_t read(int64_t sample, float* to) const = 0;

@@ -24,8 +24,8 @@ inline constexpr int64_t kDecodeBytes = int64_t{256} << 20;
 // Limits and threads of index_image_folder().
 struct IndexOptions {
   int64_t max_pixels = 64'000'000;  // skip larger images, and images with a side above 16,384
-  int64_t most_decode_bytes = kDecodeBytes;  // skip images whose coefficients need more
-  int threads = 1;                           // for reading headers
+  int64_t most_decode_bytes = kDecodeBytes;  // bytes; skip images whose coefficients need more
+  int threads = 1;                           // threads that read headers
   ProgressFunction progress = {};
 };
 
@@ -35,8 +35,8 @@ struct ImageFolder {
   std::vector<std::string> classes;    // sorted names; labels index this list
   std::string train_name, test_name;   // folders of the two splits; "" if the class folders are at the root
   std::vector<std::string> unused;     // other splits in the folder
-  std::vector<ImageFile> train, test;  // usable, sorted by path
-  std::vector<ImageFile> skipped;      // of both splits
+  std::vector<ImageFile> train, test;  // usable files, sorted by path
+  std::vector<ImageFile> skipped;      // unusable files of both splits
 };
 
 // Lists root/train/<class>/… and the first existing one of val, validation and test. Without a train folder, the class

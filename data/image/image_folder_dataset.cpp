@@ -76,7 +76,7 @@ int32_t ImageFolderDataset::read_augmented(int64_t sample, int64_t epoch, float*
   });
 }
 
-// draw(i) produces the image of file i and returns whether the file is damaged; throws if nothing can be decoded.
+// draw(i) produces the image of file i and returns whether the file is corrupt; throws if nothing can be decoded.
 template <class Draw>
 int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) const {
   for (int64_t tried = 0; tried < size(); ++tried) {
@@ -84,7 +84,7 @@ int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) con
     const ImageFile& file = files_[static_cast<size_t>(i)];
     std::string problem;
     try {
-      if (draw(i)) problem = "is damaged; the decodable part is used";
+      if (draw(i)) problem = "is corrupt; the decodable part is used";
     } catch (const DecodeError& error) {
       check(!options_.strict, file.path, ": ", error.what(), " (--strict)");
       note(i, std::string(error.what()) + "; the next file is used instead");

@@ -16,10 +16,10 @@ struct PhotoOptions {
   int64_t crop = 224;       // side of the square output images
   int64_t resize = 256;     // evaluation: short side before the center crop, at least `crop`
   bool flip = true;         // training: flip half of the samples horizontally
-  double color_jitter = 0;  // training: strength, see color_jitter(); 0 disables it
+  double color_jitter = 0;  // training: strength for color_jitter(); 0: no color changes
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
   uint64_t seed = 0;
-  bool strict = false;  // throw an error for a damaged file
+  bool strict = false;                       // throw an error for a corrupt file
   int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
 };
 
@@ -28,7 +28,8 @@ struct PhotoOptions {
 class ImageFolderDataset : public ImageDataset {
  public:
   // `files`: one split of `root`.
-  ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files, PhotoOptions options);
+  ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files,
+                     PhotoOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(files_.size()); }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }

@@ -42,7 +42,7 @@ class Decompressor {
 
   JpegHeader header() {
     guarded(&Decompressor::read_header);
-    // libjpeg continues a truncated header with end markers, in memory of its own.
+    // libjpeg continues a truncated header with end markers from its own memory.
     const jpeg_source_mgr& source = *jpeg_.src;
     if (source.next_input_byte + source.bytes_in_buffer != bytes_.data() + bytes_.size())
       throw DecodeError("is not a readable JPEG (the header is truncated)");
@@ -104,8 +104,8 @@ class Decompressor {
     jpeg_start_decompress(&jpeg_);
   }
 
-  // jpeg_crop_scanline of libjpeg-turbo 2.1.5 computes a component's width without its DCT scaling. Only upsampling reads
-  // the width: of common images, 4:1:0 at half the size is both scaled and upsampled.
+  // jpeg_crop_scanline of libjpeg-turbo 2.1.5 computes a component's width without its DCT scaling, and upsampling
+  // reads this width. The only common images that are both scaled and upsampled are 4:1:0 at half the size.
   bool can_crop() const {
     for (int c = 0; c < jpeg_.num_components; ++c) {
       const jpeg_component_info& component = jpeg_.comp_info[c];
@@ -192,8 +192,8 @@ bool has_jpeg_end(std::span<const uint8_t> data) {
 std::string too_much_memory(int64_t coefficient_bytes, int64_t most_bytes) {
   constexpr int64_t kMiB = 1 << 20;
   return detail::concat("takes ", (coefficient_bytes + kMiB - 1) / kMiB,
-                        " MiB to decode (progressive or multi-scan), more than data.decode_mib=",
-                        most_bytes / kMiB, "; raise it, or save the image as a baseline JPEG");
+                        " MiB to decode (progressive or multi-scan), more than data.decode_mib=", most_bytes / kMiB,
+                        "; raise data.decode_mib, or save the image as a baseline JPEG");
 }
 
 Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale, int64_t most_bytes) {

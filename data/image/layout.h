@@ -4,9 +4,10 @@
 
 namespace godwit::data {
 
-enum class Layout { idx, cifar, image_folder };  // formats of image data sets
+enum class Layout { idx, cifar, image_folder };  // formats of image datasets
 
-// Throws one Error listing the expected files if no format matches, or if the folder is missing or unreadable.
+// The format of a folder. Throws one Error listing the expected files if no format matches, or if the folder is missing
+// or unreadable.
 Layout layout_of(const std::string& folder);
 
 }  // namespace godwit::data

@@ -22,7 +22,7 @@ class Loader {
  public:
   Loader(const ImageDataset& source, LoaderOptions options);  // keeps a reference to the source
 
-  int64_t batches() const { return sampler_.batches(); }     // per epoch, of this rank
+  int64_t batches() const { return sampler_.batches(); }     // batches of this rank per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // callable at any time; first_batch: where to resume
   std::optional<Batch> next();                               // none at the end of the epoch and before start_epoch()
 

@@ -20,13 +20,13 @@ struct RawImages {
   const uint8_t* image(int64_t i) const { return pixels.data() + i * image_shape.numel(); }
 };
 
-enum class Split { train, test };  // parts of a data set
+enum class Split { train, test };  // parts of a dataset
 
 std::string default_data_folder();  // where Debian's package installs Fashion-MNIST
 
 // Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte; .gz and a dot before "idx" are also accepted. Images are
 // [n, h, w] (one channel) or [n, h, w, c]. The training labels define the classes; test labels must be among them.
-// Throws one Error naming the folder or file and the problem; for missing data also where to get it.
+// Throws one Error naming the folder or file and the problem, and for missing data the package to install.
 RawImages load_idx_folder(const std::string& folder, Split split);
 
 // Mean and standard deviation of each channel over all pixels, of values in [0, 1].
@@ -35,6 +35,6 @@ struct ChannelStats {
 };
 ChannelStats channel_stats(const RawImages& dataset);  // throws if there are no images
 
-uint64_t content_hash(const RawImages& dataset);  // of all pixels, labels and extents
+uint64_t content_hash(const RawImages& dataset);  // hash of all pixels, labels and extents
 
 }  // namespace godwit::data

@@ -4,7 +4,7 @@
 
 namespace godwit::data {
 
-// A rectangle in fractions of pixels.
+// A rectangle whose corners may lie between pixels.
 struct Box {
   double left = 0, top = 0, width = 0, height = 0;  // left upper corner and size
 };

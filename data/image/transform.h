@@ -9,7 +9,7 @@
 namespace godwit::data {
 
 struct TransformOptions {
-  std::vector<float> mean = {}, std = {};  // per channel, of values in [0, 1]; if both are empty: 0 and 1
+  std::vector<float> mean = {}, std = {};  // per channel, for pixel values in [0, 1]; both empty: 0 and 1
   int64_t pad = 0;    // zero padding in pixels (before normalization), followed by a random crop to the original size
   bool flip = false;  // flip half of the samples horizontally
   uint64_t seed = 0;

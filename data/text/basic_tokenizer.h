@@ -27,11 +27,11 @@ struct SourceRange {
 // One word of a text.
 struct Word {
   std::string_view text;       // normalized UTF-8, not empty; valid during the call
-  uint32_t chars;              // code points in it
+  uint32_t chars;              // number of code points in `text`
   uint32_t first;              // source position of byte 0 if sources is null; byte i then comes from byte first + i
   const SourceRange* sources;  // one per byte of text
 
-  SourceRange source(size_t begin, size_t end) const {  // of bytes [begin, end) of text
+  SourceRange source(size_t begin, size_t end) const {  // source of bytes [begin, end) of text
     if (sources) return {sources[begin].begin, sources[end - 1].end};
     return {first + static_cast<uint32_t>(begin), first + static_cast<uint32_t>(end)};
   }

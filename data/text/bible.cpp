@@ -38,11 +38,11 @@ class Unpacker {
         previous = kCodes;
         continue;
       }
-      check(code < kClear || (previous != kCodes && code <= used_), path_, ": is damaged (code ", code, " of ", used_,
+      check(code < kClear || (previous != kCodes && code <= used_), path_, ": is corrupt (code ", code, " of ", used_,
             ")");
       expand(code == used_ ? previous : code, word);
       if (code == used_) word += word[0];
-      check(word.size() <= limit, path_, ": is damaged (a block is longer than the header says)");
+      check(word.size() <= limit, path_, ": is corrupt (a block is longer than the header says)");
       limit -= word.size();
       text += word;
       if (previous != kCodes && used_ < kCodes) {
@@ -93,12 +93,12 @@ std::string unpack(const std::vector<uint8_t>& bytes, const std::string& path) {
   check(bytes.size() >= kHeader + 12, path, ": is truncated");
   const uint32_t block = word_at(bytes, kHeader), blocks = word_at(bytes, kHeader + 4);
   const size_t table = kHeader + 8;
-  check(block <= kLargestBlock && blocks <= (bytes.size() - table) / 4 - 1, path, ": is damaged (", blocks,
+  check(block <= kLargestBlock && blocks <= (bytes.size() - table) / 4 - 1, path, ": is corrupt (", blocks,
         " blocks of ", block, " bytes)");
   std::string text;
   for (uint32_t i = 0; i < blocks; ++i) {
     const size_t begin = word_at(bytes, table + 4 * i), end = word_at(bytes, table + 4 * i + 4);
-    check(begin <= end && end <= bytes.size(), path, ": is damaged or truncated (block ", i, " is at bytes ", begin,
+    check(begin <= end && end <= bytes.size(), path, ": is corrupt or truncated (block ", i, " is at bytes ", begin,
           " to ", end, " of ", bytes.size(), ")");
     Unpacker(bytes.data() + begin, end - begin, path).append_to(text, block);
   }

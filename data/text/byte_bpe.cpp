@@ -15,7 +15,7 @@ namespace {
 // The search at each place of a text reads up to the length of an added token, so this bounds the time per byte.
 constexpr size_t kLongestAdded = 1024;
 
-// Contents of the added tokens of one set with their indices; of equal normal forms the last one.
+// Contents of the added tokens of one set with their indices. The last of several with the same normal form counts.
 std::map<std::string, int32_t> contents_of(const ByteBpeModel& model, bool normalized) {
   std::map<std::string, int32_t> contents;
   std::string normal;
@@ -86,7 +86,7 @@ void ByteBpe::check_tokens() {
   for (const AddedToken& added : model_.added) {
     check(added.id >= 0 && added.id < size() && tokens[static_cast<size_t>(added.id)] == added.content,
           "tokenizer: the added token \"", excerpt(added.content), "\" has the id ", added.id,
-          ", which is not its token");
+          ", which belongs to another token");
     if (added.special) special_[static_cast<size_t>(added.id)] = true;
     if (static_cast<size_t>(added.id) == next) ++next;
   }
@@ -133,12 +133,12 @@ void ByteBpe::set_fingerprint() {
   hash.add(model_.merges.size());
   for (const auto& [left, right] : model_.merges)
     hash.add(uint64_t{static_cast<uint32_t>(left)} << 32 | uint64_t(right));
-  // Otherwise all added tokens are matched together, in the text itself.
+  // Otherwise one search matches all added tokens in the text itself.
   const bool in_order = model_.nfc || (!added_.empty && !added_normalized_.empty);
   for (const AddedToken& added : model_.added)
     hash.add(static_cast<uint64_t>(added.id) << 4 | uint64_t{added.lstrip} << 2 | uint64_t{added.rstrip} << 1 |
              uint64_t{added.normalized && in_order});
-  if (model_.ignore_merges) hash.add(uint64_t{vocabulary()});  // added tokens are no words
+  if (model_.ignore_merges) hash.add(uint64_t{vocabulary()});  // added tokens are not words
   hash.add(static_cast<uint64_t>(model_.pattern) << 2 | uint64_t{model_.ignore_merges} << 1 | uint64_t{model_.nfc});
   fingerprint_ = hash.value();
 }
@@ -153,7 +153,8 @@ void ByteBpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
   });
 }
 
-// The first added token of a set from text[search] on; the longest one at its place. The text before `at` is encoded.
+// The first added token of a set from text[search] on, and the longest one at that position. The text before `at` is
+// encoded already.
 ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view text, size_t at, size_t search) const {
   for (size_t begin = search; begin < text.size(); ++begin) {
     if (!set.first[static_cast<uint8_t>(text[begin])]) continue;

@@ -22,8 +22,8 @@ namespace godwit::data {
 struct AddedToken {
   int32_t id = 0;                       // in the vocabulary
   std::string content;                  // not empty
-  bool special = true;                  // marks structure
-  bool lstrip = false, rstrip = false;  // also takes the white space before or behind it
+  bool special = true;                  // marks structure, such as the end of a text
+  bool lstrip = false, rstrip = false;  // the match includes the white space before or after the token
   bool normalized = false;              // matched after normalization, between tokens that are not `normalized`
 };
 
@@ -32,7 +32,7 @@ struct ByteBpeModel {
   std::vector<std::string> tokens;                  // by id; bytes are written as GPT-2's characters
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids of left and right part, most frequent first
   std::vector<AddedToken> added;                    // their tokens are among `tokens`
-  size_t added_only = 0;                            // tokens at the end of `tokens` that are only added tokens
+  size_t added_only = 0;  // number of tokens at the end of `tokens` that are added tokens only
   WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
   bool ignore_merges = false;                       // a word that is a token needs no merges (LLaMA 3)
   bool nfc = false;                                 // Unicode normalization form C of the text (Qwen)
@@ -47,11 +47,11 @@ class ByteBpe : public Tokenizer {
 
   std::string name() const override;
   int64_t size() const override { return std::ssize(model_.tokens); }
-  // The first of <|endoftext|>, <|end_of_text|>, </s> and <eos> that is an added token.
+  // Id of the first of <|endoftext|>, <|end_of_text|>, </s> and <eos> that is an added token.
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   using Tokenizer::encode;
-  // Added tokens in the text become these tokens. Nothing is added around the text. Bytes that are not UTF-8 are kept.
+  // The contents of added tokens become these tokens. Nothing is added around the text. Invalid UTF-8 is kept.
   // decode() returns the bytes of the text, except for NFC, white space taken by `lstrip` and `rstrip`, and added
   // tokens that consist of GPT-2's byte characters.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
@@ -68,10 +68,10 @@ class ByteBpe : public Tokenizer {
     size_t content_end;  // end without white space
     int32_t id;          // -1: no match
   };
-  // Added tokens that are matched together.
+  // Added tokens that are matched in one search.
   struct AddedSet {
     explicit AddedSet(const std::map<std::string, int32_t>& contents);
-    std::array<bool, 256> first{};  // bytes with which contents begin
+    std::array<bool, 256> first{};  // first bytes of the contents
     bool empty = true;
     ByteTrie trie;  // values are indices into ByteBpeModel::added
   };
@@ -91,7 +91,7 @@ class ByteBpe : public Tokenizer {
   std::vector<std::string> bytes_;  // by id
   std::vector<bool> special_;       // by id
   std::array<int32_t, 256> byte_ids_{};
-  std::unordered_map<std::string_view, int32_t> ids_;  // by content, as in model_.tokens
+  std::unordered_map<std::string_view, int32_t> ids_;  // id by content; contents as in model_.tokens
   AddedSet added_, added_normalized_;                  // matched in the text, and in the normalized text
   WordPattern pattern_;
   std::unique_ptr<const PairMerges> merges_;

@@ -108,7 +108,7 @@ void check_empty(const std::optional<JsonNode>& node) {
 }
 
 void check_kind(const JsonNode& model) {
-  constexpr const char* kSupported = "; supported are byte-level BPE models: GPT-2, LLaMA 3, Qwen 2 and the like";
+  constexpr const char* kSupported = "; expected a byte-level BPE model such as GPT-2, LLaMA 3 or Qwen 2";
   if (const auto type = model.find("type"))  // not written by early versions
     check(type->text() == "BPE", type->where(), "is \"", excerpt(type->text()), '"', kSupported);
   if (const auto fallback = model.find("byte_fallback"))
@@ -148,7 +148,7 @@ WordPatternKind read_pattern(const JsonNode& node) {
       for (const WordPatternKind kind : {WordPatternKind::gpt2, WordPatternKind::llama3, WordPatternKind::qwen2})
         if (regex.text() == regex_of(kind)) pattern = kind;
       check(pattern.has_value(), regex.where(), "is \"", excerpt(regex.text(), 300),
-            "\"; supported are the patterns of GPT-2, LLaMA 3 and Qwen 2");
+            "\"; expected the pattern of GPT-2, LLaMA 3 or Qwen 2");
     } else {
       check_byte_level(part);
       check(!uses_regex(part), part.where(), "use_regex is true, expected false behind a Split");
@@ -174,7 +174,7 @@ AddedToken read_added(const JsonNode& node) {
           .normalized = flag("normalized")};
 }
 
-// Adds tokens that are not in the vocabulary at its end.
+// Appends tokens that are missing from the vocabulary.
 void read_added_tokens(const JsonNode& list, ByteBpeModel* model) {
   list.each([&](const JsonNode& node) {
     AddedToken added = read_added(node);

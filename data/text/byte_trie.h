@@ -12,7 +12,7 @@ namespace godwit::data {
 class ByteTrie {
  public:
   struct Match {  // a word found
-    int32_t value = -1;  // of the word, −1 if none matches
+    int32_t value = -1;  // value of the word; −1 if none matches
     size_t length = 0;   // 0: no word matches
   };
 

@@ -27,7 +27,7 @@ CharClass class_of(UCharCategory category) {
                                      : CharClass::other;
 }
 
-bool is_newer(char32_t code) {  // than Unicode 16
+bool is_newer(char32_t code) {  // newer than Unicode 16
   UVersionInfo version;
   u_charAge(static_cast<UChar32>(code), version);
   return version[0] > 16;

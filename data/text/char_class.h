@@ -1,5 +1,5 @@
 // Classes of characters in the patterns of byte-level BPE tokenizers: \p{L}, \p{N} and \s of Unicode 16, as in
-// HuggingFace's tokenizers 0.23, whatever the installed Unicode library's version.
+// HuggingFace's tokenizers 0.23, for every version of the installed Unicode library.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -22,7 +22,7 @@ class CharTokenizer : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return std::nullopt; }
   uint64_t fingerprint() const override;
   using Tokenizer::encode;
-  // Throws, naming the character, if one is not in the vocabulary.
+  // Throws, naming the character, for a character outside the vocabulary.
   void encode(std::string_view text, std::vector<int32_t>& ids) const override;
   std::string_view token(int32_t id) const override { return tokens_[static_cast<size_t>(id)]; }
   bool is_special(int32_t) const override { return false; }
@@ -34,7 +34,7 @@ class CharTokenizer : public Tokenizer {
   std::vector<int32_t> ascii_;        // id by code point below 128; -1: none
 };
 
-// Collects the characters of texts.
+// The set of characters of texts.
 class CharacterSet {
  public:
   void add(std::string_view text);       // adds the characters of a text

@@ -12,7 +12,7 @@ namespace godwit::data {
 
 struct ClassificationOptions {
   int64_t length = 128;  // maximum number of tokens including two special ones; longer sentences are truncated
-  int threads = 1;       // for tokenization
+  int threads = 1;       // threads that tokenize
   ProgressFunction progress = {};
 };
 
@@ -28,7 +28,7 @@ class ClassificationSource : public TextDataset {
   int32_t pad() const override { return pad_; }
   uint64_t hash() const override { return hash_; }
   Extent measure(int64_t sample, int64_t epoch) const override;
-  TextSample read(int64_t sample, int64_t epoch) const override;  // ids and label; no random change
+  TextSample read(int64_t sample, int64_t epoch) const override;  // ids and label; independent of the epoch
 
   int64_t classes() const { return classes_; }  // number of classes
   int64_t cut() const { return cut_; }          // number of truncated sentences

@@ -38,7 +38,7 @@ size_t sentence_end(const std::string& text, size_t begin, size_t end) {
 Corpus::Corpus(std::string text, Sentences rule, const std::string& name)
     : Corpus(std::make_shared<const std::string>(std::move(text))) {
   const std::string& all = *text_;
-  size_t begin = 0;  // of the document
+  size_t begin = 0;  // beginning of the document
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find('\n', at), all.size());
     if (std::all_of(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(end),

@@ -27,7 +27,7 @@ bool is_merges(const fs::path& file) {
 std::string text_of(std::string_view line, const std::string& where) {
   check_json(line, where, {.depth = 64});
   const nlohmann::json value = parse_json(line);
-  check(value.is_object(), where, " is not a JSON object, expected one with the member \"text\"");
+  check(value.is_object(), where, " is not a JSON object, expected an object with the member \"text\"");
   const auto text = value.find("text");
   check(text != value.end() && text->is_string(), where, " its member \"text\" is ",
         text == value.end() ? "missing" : "no string");
@@ -51,7 +51,7 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
   std::vector<fs::path> parents{fs::canonical(path, error)};  // of the current entry, without links
   for (fs::recursive_directory_iterator at(path, fs::directory_options::follow_directory_symlink, error), end;
        !error && at != end; at.increment(error)) {
-    std::error_code ignored;  // of a link to nothing
+    std::error_code ignored;  // error of a dangling link
     if (at->is_directory(ignored)) {
       parents.resize(static_cast<size_t>(at.depth()) + 1);
       parents.push_back(fs::canonical(at->path(), error));

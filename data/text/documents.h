@@ -7,9 +7,9 @@
 
 namespace godwit::data {
 
-// `path` itself, or the files below a folder whose names end with one of `endings`, in order of their paths. Follows
-// links, except links to a folder that contains them. Leaves out the merges.txt of a tokenizer. Throws if there is no
-// file.
+// `path` itself, or the files in a folder and its subfolders whose names end with one of `endings`, in order of their
+// paths. Follows links, except links to a folder that contains the link. Leaves out the merges.txt of a tokenizer.
+// Throws if there is no file.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
 // Endings of the text files of a folder: .txt and .jsonl, also with .gz.

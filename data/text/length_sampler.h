@@ -18,7 +18,7 @@ class LengthSampler {
   LengthSampler(int64_t samples, SamplerOptions options, int64_t window);  // throws as Sampler does, and if window < 1
 
   int64_t batches() const { return sampler_.batches(); }  // as Sampler::batches()
-  // `length` is called once per sample of the epoch.
+  // Fixes the batches of an epoch. Calls `length` once per sample.
   void start_epoch(int64_t epoch, const std::function<int64_t(int64_t sample)>& length);
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
 

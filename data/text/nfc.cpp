@@ -18,7 +18,7 @@ const UNormalizer2& nfc() {
   return *instance;
 }
 
-bool is_newer(char32_t code) {  // than Unicode 9
+bool is_newer(char32_t code) {  // newer than Unicode 9
   UVersionInfo version;
   u_charAge(static_cast<UChar32>(code), version);
   return version[0] > 9;

@@ -10,7 +10,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr size_t kShort = 48;  // ids for which a search for the lowest rank is faster than a queue
+constexpr size_t kShort = 48;  // number of ids up to which a search for the lowest rank is faster than a queue
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void PairMerges::apply_short(std::vector<int32_t>& ids) const {
 void PairMerges::apply_long(std::vector<int32_t>& ids) const {
   struct Candidate {
     uint32_t rank, left;                            // index of the left id
-    uint64_t pair;                                  // ids at the time; others: the entry is obsolete
+    uint64_t pair;  // ids of the pair; if the text has other ids now, the entry is obsolete
     bool operator<(const Candidate& other) const {  // the top of the queue has the lowest rank, then the leftmost place
       return rank != other.rank ? rank > other.rank : left > other.left;
     }

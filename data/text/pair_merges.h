@@ -6,7 +6,7 @@
 
 namespace godwit::data {
 
-// Thread-safe.
+// The rules of a tokenizer. Thread-safe.
 class PairMerges {
  public:
   // Replaces two adjacent ids by one.

@@ -10,7 +10,7 @@
 
 namespace godwit::data {
 
-// Among equally frequent pairs, the one with the lowest ids is merged, as in HuggingFace's trainers.
+// Merges pairs by frequency. Ties go to the pair with the lowest ids, as in HuggingFace's trainers.
 class PairTrainer {
  public:
   // A word of the text.
@@ -19,8 +19,8 @@ class PairTrainer {
     int64_t count;             // occurrences in the text
   };
 
-  // Tokens by id, distinct, and the words that consist of them. The name of a merged token is that of the left one and
-  // that of the right one without its first `prefix` bytes.
+  // Distinct tokens by id, and the words that consist of them. The name of a merged token is the left name followed by
+  // the right name without its first `prefix` bytes.
   PairTrainer(std::vector<std::string> tokens, std::vector<Word> words, size_t prefix);
 
   // Merges until there are `size` tokens or no pair occurs `min_frequency` times.

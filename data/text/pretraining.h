@@ -17,8 +17,8 @@ struct PretrainingOptions {
   double masked = 0.15;         // fraction of a sample's tokens, computed with the special tokens
   int64_t max_predictions = 0;  // maximum number of masked tokens per sample; 0: masked · length
   double short_samples = 0.1;   // fraction of samples with a random target length, uniform up to the maximum
-  uint64_t seed = 0;            // of the draws
-  int threads = 1;              // for tokenization
+  uint64_t seed = 0;            // seed of the random draws
+  int threads = 1;              // threads that tokenize
   ProgressFunction progress = {};
 };
 
@@ -44,7 +44,7 @@ class PretrainingSource : public TextDataset {
   Extent measure(int64_t sample, int64_t epoch) const override;
   TextSample read(int64_t sample, int64_t epoch) const override;
 
-  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }  // in the corpus
+  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }  // number of tokens in the corpus
 
  private:
   struct Run {
@@ -68,9 +68,9 @@ class PretrainingSource : public TextDataset {
   void mask(TextSample& text, int64_t sample, int64_t epoch) const;
 
   PretrainingOptions options_;
-  int64_t room_;  // for A and B
+  int64_t room_;  // tokens for A and B
   int32_t pad_, cls_, sep_, mask_, vocabulary_;
-  std::vector<int32_t> tokens_;        // of the whole corpus
+  std::vector<int32_t> tokens_;        // ids of the whole corpus
   std::vector<int64_t> sentences_{0};  // first token of each sentence, and the end
   std::vector<int64_t> documents_{0};  // first sentence of each document, and the end
   std::vector<Run> runs_;

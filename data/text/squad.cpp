@@ -78,7 +78,7 @@ class Reader {
 
   JsonFile file_;
   Squad squad_;
-  std::vector<int64_t> begins_;                       // of the last context
+  std::vector<int64_t> begins_;                       // code points of the last context
   std::unordered_map<std::string, std::string> ids_;  // id → path of the field
   int64_t unanswered_ = 0;
   std::string first_unanswered_;

@@ -6,12 +6,12 @@
 
 namespace godwit::data {
 
-// An answer given by the data set.
+// An answer given by the dataset.
 struct SquadAnswer {
   std::string text;    // as in the file
   int64_t begin = -1;  // byte offset in the context; -1 if the answer is not at the position given by the file
 
-  bool usable() const { return begin >= 0; }  // its position is known
+  bool usable() const { return begin >= 0; }  // whether the position is known
 };
 
 // A question about a context.
@@ -21,16 +21,17 @@ struct SquadQuestion {
   std::vector<SquadAnswer> answers;  // in file order
 };
 
-// A SQuAD data set.
+// A SQuAD dataset.
 struct Squad {
   std::vector<std::string> contexts;     // UTF-8
   std::vector<SquadQuestion> questions;  // in file order
   std::vector<std::string> misplaced;    // one line per answer that is not at the position given by the file
 };
 
-// answer_start counts code points. An empty answer counts as misplaced. Throws one Error naming the file and the field
-// (data[3].paragraphs[0].qas[2].id) if a field is missing, has another type or is blank (contexts, questions, ids), if
-// two questions have the same id, if there is no question, or if a question has no answer or is_impossible (SQuAD 2.0).
+// Reads a file, whose answer_start counts code points. An empty answer counts as misplaced. Throws one Error naming the
+// file and the field (data[3].paragraphs[0].qas[2].id) if a field is missing, has another type or is blank (contexts,
+// questions, ids), if two questions have the same id, if there is no question, or if a question has no answer or
+// is_impossible (SQuAD 2.0).
 Squad read_squad(const std::string& path);
 
 }  // namespace godwit::data

@@ -19,7 +19,7 @@ struct AnswerOptions {
 // A possible answer within a window; trivially copyable, for exchange between ranks.
 struct Candidate {
   int32_t window, start, end;    // token positions, counted from [CLS]
-  float start_logit, end_logit;  // of the model
+  float start_logit, end_logit;  // logits of the model
 };
 
 // All pairs (start, end) of the window's best starts and ends with start ≤ end, both in the context, at most `longest`
@@ -32,10 +32,10 @@ std::vector<Candidate> answer_candidates(const SquadFeatures& features, int64_t 
 // Answers to one question.
 struct QuestionAnswers {
   struct Entry {  // an answer
-    std::string text;                            // of the answer
+    std::string text;                            // text of the answer
     double probability, start_logit, end_logit;  // softmax over the entries; logits of start and end
   };
-  std::string id;           // of the question
+  std::string id;           // id of the question
   std::vector<Entry> best;  // at least one; the first is the answer
 };
 
@@ -49,6 +49,6 @@ Answers first_answers(const std::vector<QuestionAnswers>& all);  // for squad_sc
 // Write predictions.json (id → text) and nbest_predictions.json (id → [{text, probability, start_logit, end_logit}]).
 // Both write atomically, or throw one Error naming the file.
 void write_predictions(const std::string& path, const std::vector<QuestionAnswers>& all);
-void write_nbest(const std::string& path, const std::vector<QuestionAnswers>& all);  // see above
+void write_nbest(const std::string& path, const std::vector<QuestionAnswers>& all);  // as write_predictions()
 
 }  // namespace godwit::data

@@ -16,7 +16,7 @@ struct SquadOptions {
   int64_t stride = 128;       // context tokens between the starts of consecutive windows
   int64_t max_question = 64;  // longer questions are truncated
   bool train = true;          // skips questions without a usable answer
-  int threads = 1;            // for tokenization
+  int threads = 1;            // threads that tokenize
   ProgressFunction progress = {};
 };
 
@@ -40,9 +40,9 @@ class SquadFeatures : public TextDataset {
   int32_t pad() const override { return pad_; }
   uint64_t hash() const override { return hash_; }
   Extent measure(int64_t window, int64_t epoch) const override;
-  TextSample read(int64_t window, int64_t epoch) const override;  // ids and target of a window; no random change
+  TextSample read(int64_t window, int64_t epoch) const override;  // ids and target; independent of the epoch
 
-  const Squad& squad() const { return squad_; }  // the data set
+  const Squad& squad() const { return squad_; }  // the dataset
   // Window i, in the order of the questions.
   const Window& window(int64_t i) const { return windows_[static_cast<size_t>(i)]; }
   // A question's windows are [first_window(q), first_window(q + 1)).

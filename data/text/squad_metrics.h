@@ -21,11 +21,11 @@ std::string normalize_answer(std::string_view text);
 // Scores of a set of predictions.
 struct SquadScore {
   double exact_match = 0, f1 = 0;         // percent of all questions
-  int64_t questions = 0, unanswered = 0;  // in the data set; without a prediction
+  int64_t questions = 0, unanswered = 0;  // number of questions in the dataset, and of those without a prediction
 };
 
-// A question without a prediction scores 0. Predictions for unknown questions are ignored. Throws if there is a
-// prediction for a question without answers in the dataset.
+// Scores predictions. A question without a prediction scores 0. Predictions for unknown questions are ignored. Throws
+// if a predicted question has no answers in the dataset.
 SquadScore squad_score(const Squad& squad, const Answers& answers);
 
 }  // namespace godwit::data

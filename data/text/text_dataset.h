@@ -21,15 +21,15 @@ class TextDataset {
     bool labels = false, spans = false, masked = false;  // label; start and end; masked tokens
   };
   struct Extent {  // size of a sample
-    int64_t tokens, masked;  // number of tokens; of masked ones
+    int64_t tokens, masked;  // number of tokens; number of masked tokens
   };
 
   virtual ~TextDataset() = default;
   virtual int64_t size() const = 0;        // number of samples
-  virtual int64_t max_length() const = 0;  // of any sample
+  virtual int64_t max_length() const = 0;  // largest number of tokens of a sample
   virtual Targets targets() const = 0;     // targets present in the samples
-  virtual int32_t pad() const = 0;         // id
-  virtual uint64_t hash() const = 0;       // of the contents; equal on ranks with the same data
+  virtual int32_t pad() const = 0;         // id of padding
+  virtual uint64_t hash() const = 0;       // hash of the contents; equal on ranks with the same data
 
   virtual Extent measure(int64_t sample, int64_t epoch) const = 0;   // size of read()'s result, computed much faster
   virtual TextSample read(int64_t sample, int64_t epoch) const = 0;  // tokens and targets of a sample

@@ -45,9 +45,9 @@ class Job : public PrefetchJob {
  private:
   const TextDataset& source_;
   int64_t epoch_;
-  int64_t length_ = 0;  // including padding
+  int64_t length_ = 0;  // tokens per row, including padding
   std::vector<TextDataset::Extent> extents_;
-  std::vector<int64_t> first_masked_;  // per row
+  std::vector<int64_t> first_masked_;  // index of the first masked token of each row
   TextBatch batch_;
 };
 

@@ -12,8 +12,8 @@
 
 namespace godwit::data {
 
-// l is the length of the longest sample, rounded up to a multiple of 8 but at most the source's max_length. Tensors
-// without a matching target in the source are undefined.
+// A padded batch. l is the length of the longest sample, rounded up to a multiple of 8 but at most the source's
+// max_length. Tensors without a matching target in the source are undefined.
 struct TextBatch {
   Tensor ids, types;                       // [b, l] int32; padding has the pad id and type 0
   Tensor mask;                             // [b, l] uint8, 1 for tokens, 0 for padding
@@ -30,7 +30,7 @@ class TextLoader {
   // Keeps a reference to the source. `window`: number of batches sorted by length together, see LengthSampler.
   TextLoader(const TextDataset& source, LoaderOptions options, int64_t window = 64);
 
-  int64_t batches() const { return sampler_.batches(); }     // per epoch, of this rank
+  int64_t batches() const { return sampler_.batches(); }     // batches of this rank per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // callable at any time; first_batch: where to resume
   std::optional<TextBatch> next();                           // none at the end of the epoch and before start_epoch()
 

@@ -27,7 +27,7 @@ SamplerOptions sampling(const TokenBlockOptions& o) {
 }
 
 Sampler sampler_of(int64_t blocks, const TokenBlockOptions& o) {
-  if (o.train && o.batch >= 1 && o.world >= 1) {  // Sampler refuses other ones
+  if (o.train && o.batch >= 1 && o.world >= 1) {  // Sampler refuses other values
     const int64_t global = std::min(o.batch, INT64_MAX / o.world) * o.world;
     check(global <= blocks, "the text has ", blocks, blocks == 1 ? " block" : " blocks", " of context ", o.context,
           ", but a batch of ", o.batch, o.world == 1 ? " on 1 worker" : " on ",

@@ -12,7 +12,7 @@ namespace godwit::data {
 
 // Sizes, shard and order of the blocks.
 struct TokenBlockOptions {
-  int64_t context = 64;  // tokens of a block: inputs, and as many labels
+  int64_t context = 64;  // number of inputs of a block, and of labels
   int64_t batch = 12;    // blocks of one rank in one batch
   int rank = 0, world = 1;
   uint64_t seed = 0;
@@ -26,7 +26,7 @@ struct TokenBatch {
   int64_t predictions = 0;  // number of labels that are not kNoLabel
 };
 
-// Block i has the tokens [i·context, (i + 1)·context) after an offset, and predicts each one's next token. Blocks do
+// Block i has the tokens [i·context, (i + 1)·context) after an offset, and predicts the next token of each. Blocks do
 // not overlap and ignore the ends of documents, so that no position is padding. Training: the offset of an epoch is a
 // random number below `context`; Sampler deals the blocks to the ranks. An epoch predicts each token at most once, and
 // leaves out fewer than 2·context tokens and an incomplete global batch. Evaluation: the offset is 0, and the last
@@ -36,8 +36,8 @@ class TokenBlocks {
   // Throws if a size is not positive, or if the tokens do not fill one block (training: one global batch).
   TokenBlocks(TokenStream tokens, const TokenBlockOptions& options);
 
-  int64_t batches() const { return sampler_.batches(); }     // per epoch, of this rank
-  int64_t blocks() const { return blocks_; }                 // per epoch, of all ranks
+  int64_t batches() const { return sampler_.batches(); }     // batches of this rank per epoch
+  int64_t blocks() const { return blocks_; }                 // blocks of all ranks per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // callable at any time; first_batch: where to resume
   std::optional<TokenBatch> next();                          // none at the end of the epoch
 

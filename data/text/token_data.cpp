@@ -35,7 +35,7 @@ Files list_files(const std::string& path) {
   return files;
 }
 
-// Removes the files that are also for validation, under this name or by a link.
+// Removes the validation files, also under other names by links.
 void remove_validation(const std::vector<std::string>& valid, std::vector<std::string>& train) {
   std::set<fs::path> paths;
   std::error_code ignored;
@@ -76,7 +76,7 @@ struct Shards {
             " tokens; the given tokenizer is another one: ", tokenizer ? tokenizer->name() : "",
             "; use the tokenizer of the shards");
       check(fingerprint == 0 || fingerprint == shard.fingerprint, file,
-            ": was made with another tokenizer than the shards before it");
+            ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
     }
     vocabulary = std::max(vocabulary, shard.vocabulary);
@@ -135,7 +135,7 @@ std::shared_ptr<const Tokenizer> text_tokenizer(const std::string& name, const s
   return std::make_shared<CharTokenizer>(characters.sorted());
 }
 
-// The documents, one after the other.
+// The tokens of all documents in order.
 TokenStream encode_documents(const std::vector<FileText>& texts, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const FileText& text : texts)

@@ -18,10 +18,10 @@ struct TokenDataOptions {
   // folder's files are read in order of their paths. In a folder of several shards, names that contain "val" are never
   // for training.
   std::string path = "";
-  std::string valid = "";        // for validation: as `path`; its files are never for training; "": a part of `path`
+  std::string valid = "";        // validation data, as `path`; its files are never for training; "": a part of `path`
   std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()
   bool needs_tokenizer = false;  // text without `tokenizer` is an error
-  double valid_fraction = 0.1;   // of the tokens, at the end of `path`, if there are no other ones for validation
+  double valid_fraction = 0.1;   // fraction of the tokens at the end of `path`, unless other tokens are for validation
 };
 
 // Tokens of one run.
@@ -36,11 +36,11 @@ struct TokenData {
 // another tokenizer, or if a folder has both text files and shards.
 TokenData load_token_data(const TokenDataOptions& options);
 
-// Appends the ids of a text. Errors name the file.
+// Appends the ids of a document of `file`. Errors name the file.
 void encode_document(const Tokenizer& tokenizer, const std::string& file, std::string_view text,
                      std::vector<int32_t>& ids);
 
-// Appends what separates two documents. Throws if the tokenizer has neither an end-of-text token nor a line feed.
+// Appends the separator of two documents. Throws if the tokenizer has neither an end-of-text token nor a line feed.
 void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 
 }  // namespace godwit::data

@@ -17,17 +17,17 @@ enum class ShardFormat {
   header,  // 256 int32 before the ids, as in llm.c: magic, version, number of ids; uint16 or uint32 ids
 };
 
-// A header's magic and version tell the width of ids: 20240520, 1 for uint16 and 20240801, 7 for uint32. Godwit also
-// stores the tokenizer in it: vocabulary size at place 3, and fingerprint at 4 and 5. 0 means unknown.
+// A shard. A header's magic and version give the width of ids: 20240520 and 1 for uint16, 20240801 and 7 for uint32.
+// Godwit also stores the tokenizer in the header: vocabulary size at index 3, fingerprint at 4 and 5; 0 means unknown.
 struct Shard {
   TokenStream tokens;        // memory-mapped
-  int64_t vocabulary = 0;    // size; 0: unknown
+  int64_t vocabulary = 0;    // size of the vocabulary; 0: unknown
   uint64_t fingerprint = 0;  // Tokenizer::fingerprint(); 0: unknown
 };
 
-// A file without a header's magic is a plain one. Throws an Error naming the file if it is missing, empty, truncated,
-// or of another version. Ids are not read. If the file is truncated while a stream uses it, the process ends with
-// SIGBUS.
+// Maps a file. A file without a header's magic is a plain shard. Throws an Error naming the file if it is missing,
+// empty, truncated, or of another version. Ids are not read. If the file is truncated while a stream uses it, the
+// process ends with SIGBUS.
 Shard open_shard(const std::string& path);
 
 // Writes a shard under a temporary name. The shard exists after close().
@@ -41,7 +41,7 @@ class ShardWriter {
 
   void add(std::span<const int32_t> ids);  // ids of the tokenizer
   void close();                            // writes the header and renames the file
-  int64_t size() const { return count_; }  // ids so far
+  int64_t size() const { return count_; }  // number of ids so far
 
  private:
   void write(const void* data, size_t bytes);

@@ -101,7 +101,7 @@ uint64_t TokenStream::hash() const {
   hash.add(static_cast<uint64_t>(size_));
   std::vector<int32_t> ids;
   TokenStream all = *this;
-  all.limit(int64_t{1} << 32);  // a bad id is an error of read(), which names it
+  all.limit(int64_t{1} << 32);  // read() reports invalid ids by name
   for (const Part& part : parts_) {
     const int64_t count = std::min(kEnd, part.count);
     ids.resize(static_cast<size_t>(count));

@@ -21,10 +21,10 @@ class TokenStream {
   TokenStream range(int64_t begin, int64_t end) const;          // tokens [begin, end)
   void limit(int64_t vocabulary) { vocabulary_ = vocabulary; }  // read() refuses ids from `vocabulary` on
 
-  // Copies the tokens at [begin, begin + to.size()). Throws, naming file and place, if one is outside of the
-  // vocabulary.
+  // Copies the tokens at [begin, begin + to.size()). Throws for an id outside of the vocabulary, naming file and
+  // position.
   void read(int64_t begin, std::span<int32_t> to) const;
-  // Of the size, and of the first and last 65,536 tokens of each part: whether ranks have the same data.
+  // Hash of the size and of the first and last 65,536 tokens of each part, to compare the data of ranks.
   uint64_t hash() const;
 
  private:

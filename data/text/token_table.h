@@ -17,7 +17,7 @@ class TokenTable {
   std::optional<int32_t> id(std::string_view token) const;               // none if it is not in the table
   const std::string& token(int32_t id) const;                            // throws unless 0 <= id < size()
   const std::vector<std::string>& tokens() const { return tokens_; }     // by id
-  uint64_t hash() const;                                                 // of all tokens in order
+  uint64_t hash() const;                                                 // hash of all tokens in order
 
  protected:
   // Throws, naming lines starting at 1, if a token is empty, contains one of the characters `excluded` ("a line

@@ -13,8 +13,8 @@ inline constexpr int32_t kNoLabel = -1;  // label of a position without a predic
 
 // Layout of the streams.
 struct TokenWindowOptions {
-  int64_t length = 35;   // tokens of a window
-  int64_t streams = 20;  // training: of each rank; evaluation: of all ranks together
+  int64_t length = 35;   // tokens per window
+  int64_t streams = 20;  // training: streams per rank; evaluation: streams of all ranks together
   int rank = 0, world = 1;
   bool train = true;  // true: streams of equal length; false: every token but the first is predicted once
 };
@@ -26,7 +26,7 @@ struct TokenWindow {
   int64_t predictions = 0;  // number of labels that are not kNoLabel
 };
 
-// A text is cut into streams that are read side by side. A model keeps its state from one window to the next.
+// A text is cut into streams that are read in parallel. A model keeps its state from one window to the next.
 // Training: the text is cut into world · streams equal parts of n tokens; tokens at the end that do not fill a part are
 // dropped. Rank r has the parts r · streams, …, and predicts n - 1 tokens of each, so that ranks have disjoint text and
 // equal numbers of windows. Evaluation: the parts differ by at most one token, and a part's last token predicts the
@@ -37,15 +37,15 @@ class TokenWindows {
   // short for one window of full length. With fewer predictions than streams, an evaluation has fewer streams.
   TokenWindows(std::span<const int32_t> tokens, const TokenWindowOptions& options);
 
-  int64_t windows() const { return windows_; }              // per pass, of this rank
-  int64_t streams() const { return std::ssize(streams_); }  // of this rank; may be 0 in an evaluation
-  int64_t predictions() const { return predictions_; }      // per pass, of this rank
-  void start(int64_t window = 0) { next_ = window; }        // the next window; 0: the first one
+  int64_t windows() const { return windows_; }              // windows of this rank per pass
+  int64_t streams() const { return std::ssize(streams_); }  // streams of this rank; may be 0 in an evaluation
+  int64_t predictions() const { return predictions_; }      // predictions of this rank per pass
+  void start(int64_t window = 0) { next_ = window; }        // sets the next window; 0: the first one
   std::optional<TokenWindow> next();                        // none after the last window
 
  private:
   struct Stream {
-    int64_t begin, predictions;  // position of the first input
+    int64_t begin, predictions;  // position of the first input; number of predictions
   };
 
   std::span<const int32_t> tokens_;

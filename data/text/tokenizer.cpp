@@ -45,7 +45,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (const int32_t id : ids) {
-    check(id >= 0 && id < size(), "tokenizer: the id ", id, " is not below the vocabulary's size, ", size());
+    check(id >= 0 && id < size(), "tokenizer: the id ", id, " is not below the size of the vocabulary, ", size());
     text += token(id);
   }
   return text;
@@ -66,7 +66,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
       return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
     }
   check(name != kSentencePiece, file,
-        ": is a SentencePiece model; supported are byte-level BPE models: GPT-2, LLaMA 3, ", "Qwen 2 and the like");
+        ": is a SentencePiece model; expected a byte-level BPE model such as GPT-2, LLaMA 3 ", "or Qwen 2");
   return std::make_unique<ByteBpe>(read_bpe_json(file));
 }
 

@@ -10,7 +10,7 @@
 
 namespace godwit::data {
 
-// All functions are thread-safe.
+// A vocabulary and its rules. All functions are thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -24,7 +24,7 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   std::vector<int32_t> encode(std::string_view text) const;  // the ids of a text
 
-  // Bytes of one token. A character may span several tokens, so they need not be UTF-8. Requires 0 <= id < size().
+  // Bytes of one token, not always valid UTF-8, because a character may span several tokens. Requires 0 <= id < size().
   virtual std::string_view token(int32_t id) const = 0;
   virtual bool is_special(int32_t id) const = 0;  // whether a token marks structure, such as the end of a text
   // The text of some tokens, special ones included. Throws if an id is outside of [0, size()).
@@ -35,7 +35,7 @@ class Tokenizer {
 };
 
 // Loads a tokenizer from a folder or file: characters.json (CharTokenizer), tokenizer.json (HuggingFace), or
-// vocab.json with merges.txt beside it (also under OpenAI's names encoder.json and vocab.bpe). Throws an Error naming
+// vocab.json with merges.txt in the same folder (also under OpenAI's names encoder.json and vocab.bpe). Throws an Error naming
 // the file if it is missing, malformed, or of a kind that is not supported.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 bool has_tokenizer(const std::string& folder);  // whether the folder contains such files

@@ -9,12 +9,13 @@ namespace godwit::data {
 // Contents of a tokenizer.json.
 struct TokenizerJson {
   Vocabulary vocabulary;     // tokens by id
-  WordPieceOptions options;  // of the tokenizer
+  WordPieceOptions options;  // options of the tokenizer
 };
 
-// Throws an Error naming file, field and value if a field is malformed, if the ids are not exactly 0 to n-1, or if the
-// tokenizer differs from WordPiece: another model, normalizer, pre-tokenizer or template, or added tokens other than
-// [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are ignored; the caller handles them.
+// Reads tokenizer.json. Throws an Error naming file, field and value if a field is malformed, if the ids are not
+// exactly 0 to n-1, or if the tokenizer differs from WordPiece: another model, normalizer, pre-tokenizer or template,
+// or added tokens other than [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are ignored; the caller
+// handles them.
 TokenizerJson read_tokenizer_json(const std::string& path);
 
 }  // namespace godwit::data

@@ -11,7 +11,7 @@ namespace godwit::data {
 // Size and limits of the vocabulary.
 struct BpeTraining {
   int64_t size = 8192;        // tokens, including <|endoftext|> and the 256 bytes; fewer if no pair is frequent enough
-  int64_t min_frequency = 2;  // of a merged pair
+  int64_t min_frequency = 2;  // smallest frequency of a merged pair
   WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
 };
 

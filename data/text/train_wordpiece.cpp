@@ -60,7 +60,8 @@ PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTra
   for (char32_t code : inside) add(name(code, false));
   check(static_cast<int64_t>(tokens.size()) <= training.size, "train_wordpiece: a vocabulary of ", training.size,
         " tokens has no room for the special tokens and the characters of the text, ", tokens.size(),
-        " together; raise the size (data.vocab_size), or lower the alphabet (data.alphabet), now ", training.alphabet);
+        " together; raise the size (data.vocab_size), or lower the alphabet (data.alphabet), which is ",
+        training.alphabet);
   std::vector<PairTrainer::Word> pieces;
   for (const auto& [word, count] : words) {
     pieces.push_back({{}, count});

@@ -13,7 +13,7 @@ namespace godwit::data {
 // Size and limits of the vocabulary.
 struct WordPieceTraining {
   int64_t size = 30'000;      // number of tokens, including the five special ones; fewer if no pair is frequent enough
-  int64_t min_frequency = 2;  // of a merged pair
+  int64_t min_frequency = 2;  // smallest frequency of a merged pair
   // Maximum number of characters: the most frequent are kept; other characters are dropped from words.
   int64_t alphabet = 1000;
   WordPieceOptions words = {};  // options of the tokenizer; words longer than max_word are ignored

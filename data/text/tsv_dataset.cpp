@@ -175,7 +175,7 @@ std::vector<std::string> classes_of(const Rows& rows) {
         ", but a classifier needs at least two classes");
   constexpr size_t kMost = 1 << 16;  // as many as a config.json may have
   check(classes.size() <= kMost, rows.path, ": has ", classes.size(), " classes, the limit is ", kMost,
-        "; is the column of labels the right one?");
+        "; check that the column of labels is the right one");
   return classes;
 }
 

@@ -24,7 +24,7 @@ TsvDataset read_tsv_dataset(const std::string& path);
 
 // The allowed classes of a file.
 struct KnownClasses {
-  std::vector<std::string> names;  // of the classes
+  std::vector<std::string> names;  // names of the classes
   std::optional<bool> numbered;    // none: detect, true if all labels are whole numbers and not all are class names
   std::string origin;              // source of the classes (a file), for messages
   std::string remedy;              // end of the message about an unknown label

@@ -170,7 +170,7 @@ std::vector<UnicodeTable::Char> UnicodeTable::normalize(std::vector<Char> codes)
   struct Part {
     char32_t code;
     uint8_t combining;
-    bool first;     // of the decomposition of its code point
+    bool first;     // first in the decomposition of its code point
     size_t source;  // index into codes
   };
   std::vector<Part> parts;

@@ -9,7 +9,7 @@
 
 namespace godwit::data {
 
-// What normalization changes.
+// Parts of normalization.
 struct NormalizerOptions {
   bool lower_case, strip_accents, split_cjk;  // lower case; no accents; each Chinese character a word
 };
@@ -26,7 +26,7 @@ class UnicodeTable {
     several,    // several entries, see many()
     reordered,  // position depends on the neighboring marks, see normalize()
   };
-  static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }  // of an entry
+  static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }  // kind of an entry
   static char32_t value(uint32_t entry) { return entry & 0xffffff; }  // the replacement, or the code point itself
 
   // A code point and its byte range in the source text.
@@ -37,7 +37,7 @@ class UnicodeTable {
 
   explicit UnicodeTable(const NormalizerOptions& options);  // computes all entries
 
-  // Of a code point up to U+10FFFF.
+  // The entry of a code point up to U+10FFFF.
   uint32_t entry(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }
   // The entries of an entry of kind `several`. Their kinds: unchanged (including its value), word, alone or space.
   std::span<const uint32_t> many(uint32_t entry) const {

@@ -30,7 +30,7 @@ class WordCache {
 
   // Returns the ids of a word; empty if it is not in the cache.
   std::span<const int32_t> find(const Key& key, std::string_view word) const;
-  // Adds a word that is not in the cache, if there is room in total and near its hash.
+  // Adds a word that is not in the cache. No effect if the cache is full in total or near the word's hash.
   void add(const Key& key, std::string_view word, std::span<const int32_t> ids);
 
  private:

@@ -83,7 +83,7 @@ WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   if (std::ssize(ranked) > limit) {
-    // <eos> and <unk> remain, whatever their frequency.
+    // <eos> and <unk> remain at any frequency.
     std::vector<std::pair<std::string, int64_t>> kept;
     int64_t others = limit - 2;
     bool has_unknown = false;
@@ -126,8 +126,8 @@ EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary)
     if (!id) {
       id = vocabulary.unknown();
       check(id.has_value(), text.name, ": line ", line, ": '", excerpt(word), "' is not in the vocabulary, which has ",
-            "no ", kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ", kUnknownWord,
-            " to it");
+            "no ", kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ",
+            kUnknownWord, " to it");
       ++result.unknown;
     }
     result.tokens.push_back(*id);

@@ -39,7 +39,7 @@ enum class WordSplit {
 struct WordText {
   std::string text;                     // lines end with \n or \r\n
   std::string name;                     // source, for messages
-  WordSplit split = WordSplit::spaces;  // of each line
+  WordSplit split = WordSplit::spaces;  // rule for each line
 
   // Calls f(word, line) for each word and, at the end of each line, for <eos>; lines count from 1. The view is valid
   // during the call.

@@ -26,14 +26,14 @@ struct WordPieceOptions {
   int max_word = 100;                                // code points; a longer word is [UNK]
 };
 
-// Thread-safe.
+// The tokenizer. Thread-safe.
 class WordPiece {
  public:
   // Throws if max_word is below 1.
   explicit WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
 
-  // Adds no special tokens. Exact occurrences of "[PAD]", "[UNK]", "[CLS]", "[SEP]" and "[MASK]" in the text become
-  // these tokens. Invalid UTF-8 is ignored, as U+FFFD is. The text must be below 4 GiB.
+  // The tokens of a text, without special tokens around it. Exact occurrences of "[PAD]", "[UNK]", "[CLS]", "[SEP]" and
+  // "[MASK]" in the text become these tokens. Invalid UTF-8 is ignored, as U+FFFD is. The text must be below 4 GiB.
   std::vector<Token> encode(std::string_view text) const;
   void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends
 

@@ -1,4 +1,4 @@
-// AbortedWork: why queued work of a rank's streams was aborted.
+// AbortedWork: the reason why queued work of a rank's streams was aborted.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace godwit {
 // values, so every wait of the host for these streams throws after set(). Thread-safe.
 class AbortedWork {
  public:
-  // Call it before the abort. Later reasons are ignored.
+  // Sets the reason. Call before the abort. Later reasons are ignored.
   void set(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!aborted_) reason_ = reason;

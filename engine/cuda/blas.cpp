@@ -81,13 +81,13 @@ Layout layout(DType dtype, int64_t rows, int64_t columns, const MatrixStrides& s
 
 bool is_aligned(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.address()) % kAlignment == 0; }
 
-// Parameters may begin at any offset of a bucket. A copy is cheaper than the kernels for unaligned memory, and sums do
-// not depend on the alignment. Matrices with strides are not copied.
+// x if it is aligned or has strides, otherwise an aligned copy. Parameters may begin at any offset of a bucket. A copy
+// is cheaper than the kernels for unaligned memory, and makes sums independent of the alignment.
 Tensor aligned(const Tensor& x, const MatrixStrides& strides = {}) {
   return is_aligned(x) || !strides.adjacent() ? x : x.clone();
 }
 
-// What the library may assume of the address of x, bytes.
+// Alignment that the library may assume for x, in bytes.
 uint32_t alignment_of(const Tensor& x, const MatrixStrides& strides) {
   if (strides.adjacent()) return kAlignment;
   return static_cast<uint32_t>(std::gcd(reinterpret_cast<uintptr_t>(x.address()), uintptr_t{kAlignment}));
@@ -127,7 +127,7 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
   Preference preference;
   cuda_check(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-  // Partial sums are added in float32 (float64) and not rounded to c's type before.
+  // Partial sums are added in float32 or float64, without rounding to c's type first.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[1]);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[0]);

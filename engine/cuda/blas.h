@@ -4,25 +4,25 @@
 
 namespace godwit {
 
-// Elements from a row of a matrix as stored to the next, and from a matrix to the next one of a batch; -1: adjacent.
+// Strides in elements between the stored rows of a matrix, and between the matrices of a batch; -1: adjacent.
 struct MatrixStrides {
   int64_t row = -1, entry = -1;
   bool adjacent() const { return row < 0 && entry < 0; }
 };
 
 // c [m, n] = op(a) [m, k] · op(b) [k, n] (+ c), for each of `entries` matrices; op transposes if its flag is set. A
-// matrix with strides begins where its tensor begins, whose shape is not used.
+// matrix with strides begins at the first element of its tensor; the tensor's shape is not used.
 struct CudaProduct {
   const char* operation;  // for messages
   bool trans_a, trans_b;
   int64_t m, n, k, entries = 1;
   bool add = false;  // accumulate into c
   MatrixStrides of_a = {}, of_b = {}, of_c = {};
-  int64_t vector_stride = 0;  // for multiply_and(): elements from the vector of an entry to the next
+  int64_t vector_stride = 0;  // for multiply_and(): elements between the vectors of two entries
 };
 
-// a and b have the same type: float32, bfloat16 or float64. c has that type, or is float32 for bfloat16 inputs. Sums
-// are in float32, or float64 for float64. The library's algorithm is chosen once per shape.
+// Computes the product. a and b have the same type: float32, bfloat16 or float64. c has that type, or is float32 for
+// bfloat16 inputs. Sums are in float32, or float64 for float64. The library's algorithm is chosen once per shape.
 void multiply(Cuda device, const CudaProduct& product, const Tensor& a, const Tensor& b, const Tensor& c);
 
 enum class BesideProduct {
@@ -31,8 +31,8 @@ enum class BesideProduct {
   sum_a,     // vector [m] becomes the sums of op(a) over k; a is transposed
 };
 
-// Like multiply() in 32 or 16 bits, fused with the operation `beside` on a vector of c's type. Returns false, without
-// any effect, if the library does not support it.
+// Like multiply() for float32 or bfloat16, fused with the operation `beside` on a vector of c's type. Returns false,
+// without any effect, if the library does not support the fused operation.
 bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& product, const Tensor& a, const Tensor& b,
                   const Tensor& vector, const Tensor& c);
 

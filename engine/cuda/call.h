@@ -8,6 +8,7 @@
 
 namespace godwit {
 
+// Throws an Error unless `status` is success:
 //   cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 void cuda_check(cudaError_t status, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 void cuda_check(cublasStatus_t status, const char* call, const char* file = __builtin_FILE(),

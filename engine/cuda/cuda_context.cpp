@@ -39,7 +39,7 @@ class CudaMemory : public MemorySource {
     cudaSetDevice(before);
     return status == cudaSuccess;
   }
-  // With GODWIT_POISON, fills the memory with NaN in stream order. Not during a capture: replays would repeat it.
+  // With GODWIT_POISON, fills the memory with NaN in stream order. Not during a capture: replays would repeat the fill.
   void recycle(std::byte* data, int64_t bytes) override {
     if (!poison_ || bytes == 0 || captured()) return;
     int before = index_;
@@ -53,7 +53,7 @@ class CudaMemory : public MemorySource {
     size_t free_bytes = 0, total = 0;
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) return "";
     return detail::concat(", ", free_bytes, " free of ", total, " on ", device(),
-                          captured() ? ", none of which can be returned while a CUDA graph is captured; use "
+                          captured() ? "; cached memory cannot be freed while a CUDA graph is captured; use "
                                        "--set cuda_graph=false"
                                      : "");
   }
@@ -168,7 +168,7 @@ CudaContext::~CudaContext() {
   if (dnn_) cudnnDestroy(dnn_);
 }
 
-// Reports an abort first: work queued after it may have failed because of its wrong values.
+// Reports an abort first: wrong values of aborted work may have made later work fail.
 void CudaContext::synchronize() const {
   const cudaError_t status = cudaStreamSynchronize(stream.get());
   aborted->check();

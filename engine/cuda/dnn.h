@@ -16,7 +16,7 @@ struct ConvolutionOptions {
   bool tf32;  // float32 products may round their factors to 11 bits
 };
 
-// What a convolution computes, by type and extents of its tensors.
+// The kind and options of a convolution, and the types and extents of its tensors.
 struct ConvolutionProblem {
   struct Operand {
     DType dtype;
@@ -34,11 +34,11 @@ struct ConvolutionProblem {
 // "conv2d forward, x float32 [2, 8, 8, 16], weight …", for messages; different for different problems.
 std::string describe(const ConvolutionProblem& problem);
 
-// Computes y, x or w, as `what` selects, from the other two; a gradient is passed in place of its tensor. Types:
-// float32 or bfloat16, aligned to 16 bytes; filter gradients of bfloat16 images may be float32; sums are in float32;
-// only deterministic engines are used. The number of groups follows from the channels. Returns "" on success, otherwise
-// the reason why cuDNN cannot compute it; the output is then undefined. The engine is chosen once per shape: the first
-// of cuDNN's proposals that runs or, if the context's dnn_timing is set, the one that timed_plan() chooses.
+// Computes y, x or w, as `what` selects, from the other two. A gradient is passed in place of its tensor. Tensors are
+// float32 or bfloat16, aligned to 16 bytes; filter gradients of bfloat16 images may be float32. Sums are in float32.
+// Only deterministic engines are used. The number of groups follows from the channels. Returns "" on success, otherwise
+// cuDNN's reason for its failure; the output is then undefined. The engine is chosen once per shape: the first of
+// cuDNN's proposals that runs or, with the context's dnn_timing, the choice of timed_plan().
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y);
 

@@ -68,8 +68,8 @@ class DnnDescriptor {
   }
 
   void finalize() { library_check(cudnnBackendFinalize(handle_), "cudnnBackendFinalize"); }
-  // For configurations that cuDNN may refuse for any reason: throws DnnNotSupported after every failure. `name` is the
-  // descriptor's, for the message.
+  // For configurations that cuDNN may reject for any reason: throws DnnNotSupported on every failure. `name`: the
+  // descriptor, for the message.
   void finalize_if_supported(const char* name) {
     if (const auto status = cudnnBackendFinalize(handle_); status != CUDNN_STATUS_SUCCESS)
       throw DnnNotSupported(dnn_error(name, status));

@@ -298,7 +298,7 @@ void ConvolutionPlan::select_fastest(int count, const std::function<std::optiona
 }
 
 bool ConvolutionPlan::attempt(const DnnDescriptor& pack) {
-  check(target_.handle, "a plan for a described GPU does not run");
+  check(target_.handle, "conv2d: a plan for a described GPU cannot run; use the plan of a cuDNN handle");
   const cudnnStatus_t status = cudnnBackendExecute(target_.handle, selected_.plan.get(), pack.get());
   if (status == CUDNN_STATUS_SUCCESS) return true;
   if (ran_) cuda_check(status, detail::concat("cudnnBackendExecute of ", description_).c_str());

@@ -1,4 +1,4 @@
-// ConvolutionPlan: cuDNN's engine for one convolution, for a GPU or for the description of one.
+// ConvolutionPlan: cuDNN's engine for one convolution, on a GPU or for a described GPU.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,20 +15,20 @@ constexpr int64_t kMostDnnWorkspace = 1ll << 30, kMostTimedWorkspace = 256ll << 
 
 enum DnnUid : int64_t { kDnnX = 1, kDnnW = 2, kDnnY = 3, kDnnWideW = 4 };  // IDs of a plan's tensors
 
-// The GPU that a plan is for: that of a handle, or a described one (device_properties()), without a driver. The other
+// The GPU of a plan: the GPU of a handle, or a described GPU (device_properties()), which needs no driver. The other
 // member is null.
 struct DnnTarget {
   cudnnHandle_t handle = nullptr;
   const DnnDescriptor* properties = nullptr;
 };
 
-// A GPU described by a text in JSON, as cuDNN writes it. Throws an Error with cuDNN's reason; needs cuDNN 9.8.
+// Describes a GPU from JSON text in cuDNN's format. Needs cuDNN 9.8. Throws an Error with cuDNN's reason.
 DnnDescriptor device_properties(const std::string& json);
 
-// What cuDNN states about an engine.
+// Properties of an engine, as reported by cuDNN.
 struct DnnEngine {
   int64_t index = -1;  // cuDNN's number, for operations of one kind
-  std::string name;    // number and settings: "67_k2=4_k3=0"; of engines chosen by name or by time
+  std::string name;    // number and settings, "67_k2=4_k3=0"; set only for engines chosen by name or by time
   std::vector<cudnnBackendNumericalNote_t> notes;
   bool compiled_at_run_time = false;
 
@@ -38,13 +38,13 @@ struct DnnEngine {
 // An engine of cuDNN that is deterministic, accumulates in float32 and can be built: the first one proposed, or the
 // fastest of the first ones.
 //
-// A float32 filter gradient of bfloat16 images is a graph of two operations, because cuDNN 9.19 has no engine for one:
-// the gradient as a virtual float32 tensor, and a copy of it.
+// A float32 filter gradient of bfloat16 images is a graph of two operations: the gradient as a virtual float32 tensor,
+// and a copy of this tensor. cuDNN 9.19 has no engine for the gradient alone.
 //
-// For a described GPU, engines that are compiled at run time are taken as proposed: building them needs a driver.
+// For a described GPU, engines that are compiled at run time are accepted without building them: that needs a driver.
 class ConvolutionPlan {
  public:
-  // With `only`, accepts no engine but the one of this name.
+  // If `only` is not empty, accepts only the engine of this name.
   ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem, std::string only = {});
 
   const std::string& lacks() const { return lacks_; }        // reason why there is no engine; empty if there is one
@@ -53,14 +53,14 @@ class ConvolutionPlan {
   size_t proposed() const { return proposed_; }  // number of engines proposed up to the chosen one
 
   // Runs the engine with the memory of `pack`. If its first run fails, selects the next engine and returns false; call
-  // again, unless lacks(). Throws if an engine that has run before fails.
+  // again if lacks() is empty. Throws if an engine that has run before fails.
   bool execute(const DnnDescriptor& pack);
 
-  // Like execute(), but the next failure selects the next engine too.
+  // Like execute(), but a failure after a successful run also selects the next engine.
   bool attempt(const DnnDescriptor& pack);
-  // Selects the fastest of the next `count` engines that run and, after the first, need at most kMostTimedWorkspace; of
-  // equal ones the first. `time` runs the selected engine by attempt() and returns its time, or nothing if it failed.
-  // The engine is then final.
+  // Selects the fastest of the next `count` engines that run; ties go to the first. Engines after the first need at
+  // most kMostTimedWorkspace. `time` runs the selected engine by attempt() and returns its time, or nothing if it
+  // failed. The selection is final: later failures throw.
   void select_fastest(int count, const std::function<std::optional<double>()>& time);
 
  private:

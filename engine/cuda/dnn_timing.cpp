@@ -11,11 +11,11 @@
 namespace godwit {
 namespace {
 
-constexpr int kTimed = 3;             // engines
-constexpr int kRuns = 5;              // of each engine, after one that is not timed
+constexpr int kTimed = 3;             // engines per problem
+constexpr int kRuns = 5;              // timed runs per engine, after an untimed run
 const std::vector<int64_t> kFile{4};  // cache key in the context
 
-// Everything except the problem that the fastest engine depends on.
+// The GPU and library versions, which the fastest engine of a problem depends on.
 std::string machine(const CudaContext& context) {
   cudaDeviceProp properties{};
   int major = 0, minor = 0, driver = 0, runtime = 0;
@@ -100,7 +100,7 @@ ConvolutionPlan timed_plan(Cuda device, const ConvolutionProblem& problem, const
   try {
     const std::string recorded = file.record(key, fastest, known);
     ++paths.timed;
-    if (recorded != fastest)  // another rank has recorded its choice first
+    if (recorded != fastest)  // another rank was first to record a choice
       if (auto other = named_plan(device, problem, at, recorded)) return std::move(*other);
     return plan;
   } catch (const Error& error) {

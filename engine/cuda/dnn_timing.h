@@ -1,5 +1,4 @@
-// timed_plan(): the fastest of cuDNN's first engines for a convolution, chosen once per GPU and version of the
-// libraries.
+// timed_plan(): the fastest of cuDNN's first engines for a convolution, chosen once per GPU model and library version.
 #pragma once
 #include "engine/cuda/dnn_plan.h"
 
@@ -11,9 +10,10 @@ struct DnnMemory {
   DnnDescriptor pack(const Tensor& workspace) const;  // for ConvolutionPlan::execute()
 };
 
-// The engine recorded in the file of choices for the problem. If there is none, or if it does not run, times the first
-// three engines that run, with the tensors at `at`, and records the fastest. If it cannot be recorded, or while a CUDA
-// graph is captured, the first engine that cuDNN proposes. The thread's ConvolutionPaths report the result.
+// Returns a plan with the engine that the ChoiceFile records for the problem. If none is recorded, or if the recorded
+// engine does not run, times the first three engines that run, with the tensors at `at`, and records the fastest. If
+// the choice cannot be recorded, or while a CUDA graph is captured, uses cuDNN's first proposal. Updates the thread's
+// ConvolutionPaths.
 ConvolutionPlan timed_plan(Cuda device, const ConvolutionProblem& problem, const DnnMemory& at);
 
 }  // namespace godwit

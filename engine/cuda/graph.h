@@ -20,7 +20,7 @@ class GraphCapture {
     CudaGraph graph;
     std::function<void()> after;
 
-    void launch(cudaStream_t stream, bool replays) const;  // after calling `before`
+    void launch(cudaStream_t stream, bool replays) const;  // calls `before`, then launches the graph
   };
 
   // Starts capturing the thread's work. Tensors are allocated from `pool`.

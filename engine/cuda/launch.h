@@ -19,7 +19,7 @@ void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), i
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = device.stream;
   const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
-  check(status == cudaSuccess, operation, ": the launch of its kernel on cuda:", device.context->index,
+  check(status == cudaSuccess, operation, ": kernel launch on cuda:", device.context->index,
         " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
 }
 
@@ -42,7 +42,7 @@ inline uint32_t index_count(const char* operation, int64_t n) {
 __device__ inline int64_t grid_thread() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t grid_threads() { return int64_t{gridDim.x} * blockDim.x; }
 
-// The same indices for kernels over an index_count(): 32-bit integers divide fast.
+// 32-bit versions for kernels over an index_count(), because 32-bit divisions are faster.
 __device__ inline uint32_t grid_thread32() { return blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline uint32_t grid_threads32() { return gridDim.x * blockDim.x; }
 

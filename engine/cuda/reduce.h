@@ -30,7 +30,7 @@ template <class C, class Op>
 __device__ C block_reduce(C value, Op op) {
   __shared__ C of_warps[32];
   for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
-  __syncthreads();  // an earlier reduction's result has been read
+  __syncthreads();  // until all threads have read the result of an earlier reduction
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
   __syncthreads();
   C result = of_warps[0];
@@ -59,7 +59,7 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
     for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
-// Adds the chunks of each of the sums, in order; many loads are in flight.
+// Adds the chunks of each sum, in order, with many loads in flight.
 template <size_t sums, class C>
 __global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, std::array<C*, sums> to) {
   constexpr int64_t kSums = sums;
@@ -75,10 +75,9 @@ __global__ void column_total_kernel(const double* partial, int64_t chunks, int64
 
 }  // namespace detail
 
-// to[s][c] = Σ of sum s of column c over the rows, in float64: first in chunks of column_chunk() rows, then over the
-// chunks, each in order. term(row, c, sums) adds the values of columns [c, c + n) of a row to double
-// sums[Term::kSums][n]; it is a template of n, which is kPack<T> or 1, as by_packs() chooses from `from`, matrices of
-// `width` columns.
+// Sets to[s][c] to sum s of column c, in float64: sums over chunks of column_chunk() rows, then over the chunks, each
+// in order. term(row, c, sums) adds the values of columns [c, c + n) of a row to double sums[Term::kSums][n]. It is a
+// template of n: kPack<T> or 1, as by_packs() chooses for the matrices `from`, which have `width` columns.
 template <class T, class Term, class C>
 void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term,
                  const std::array<C*, Term::kSums>& to, std::initializer_list<const T*> from) {

@@ -15,8 +15,8 @@ std::string text_of(int64_t version) {
 
 std::string text_of_capability(int capability) { return detail::concat(capability / 10, ".", capability % 10); }
 
-// "80" means machine code for 8.x from 8.0 on, and PTX, which the driver compiles for later ones. "80-real" is the
-// machine code only, "80-virtual" the PTX only. "90a" runs on 9.0 only.
+// "80" means machine code for 8.0 and later 8.x, and PTX, which the driver compiles for later capabilities. "80-real"
+// is the machine code only, "80-virtual" the PTX only. "90a" runs on 9.0 only.
 bool entry_runs_on(std::string_view entry, int capability) {
   int number = 0;
   const auto [rest, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
@@ -60,7 +60,7 @@ void open_gpu(int index) {
         " only; build with -D CMAKE_CUDA_ARCHITECTURES=", capability, ", or use another GPU (--device)");
   const cudaError_t status = cudaSetDevice(index);
   check(status != cudaErrorDevicesUnavailable, device,
-        " is used by another process, and its compute mode admits one only; use another GPU (--device cuda:N or "
+        " is used by another process, and its compute mode allows only one; use another GPU (--device cuda:N or "
         "CUDA_VISIBLE_DEVICES), or let processes share it with nvidia-smi -c DEFAULT");
   cuda_check(status, "cudaSetDevice");
 }

@@ -1,4 +1,4 @@
-// What a GPU and its libraries must provide, checked before their first use.
+// Checks of a GPU and its libraries before their first use.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace godwit {
 
-// Throws if the library that was loaded is older than the one of the build. Versions are 10000 · major + 100 · minor +
-// patch, as those of cuDNN and NCCL; the patch does not matter.
+// Throws if the loaded library is older than the library of the build. Versions are 10000 · major + 100 · minor +
+// patch, as in cuDNN and NCCL; the patch is ignored.
 void check_version(const char* library, int64_t loaded, int64_t built);
 
 // Whether kernels that were compiled for `architectures` run on a GPU of this compute capability (90 for 9.0). The text

@@ -23,7 +23,7 @@ bool aligned_alike(const First* first, const Rest*... rest) {
 }
 
 // Calls f.operator()<n>(c) for pieces [c, c + n) of a row of `width` elements, spread over the threads of a block. If
-// `packed`, `row + c` is aligned to 16 bytes wherever n = kPack<T>; n is 1 for the elements before and after.
+// `packed`, n is kPack<T> where `row + c` is aligned to 16 bytes, and 1 at both ends of the row; otherwise n is 1.
 template <class T, class F>
 __device__ void for_row(const T* row, uint32_t width, bool packed, const F& f) {
   constexpr uint32_t n = kPack<T>;

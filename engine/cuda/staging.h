@@ -29,7 +29,7 @@ class Staging {
 };
 
 // With GODWIT_POISON=1 in the environment, memory released to the pools of GPU and page-locked memory is filled with
-// this byte (NaN), so that tests find later uses.
+// this byte (NaN), so that tests find uses after the release.
 constexpr int kPoison = 0xFF;
 bool poison_released_memory();
 

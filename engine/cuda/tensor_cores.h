@@ -1,6 +1,6 @@
 // Tensor-core operations of one warp, for compute capability 8.0 and later; all 32 lanes must call them together.
 // Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"), with g = lane / 4 and t = lane % 4:
-//   a [16, 16]: words 0…3 hold columns (2t, 2t + 1) of rows g and g + 8, then columns (2t + 8, 2t + 9) of the two
+//   a [16, 16]: words 0…3 hold columns (2t, 2t + 1) of rows g and g + 8, then columns (2t + 8, 2t + 9) of these rows
 //   b [16, 8]:  words 0 and 1 hold rows (2t, 2t + 1) and (2t + 8, 2t + 9) of column g
 //   d [16, 8]:  columns 2t and 2t + 1 of row g, then of row g + 8
 #pragma once

@@ -16,7 +16,7 @@ namespace detail {
 template <class T, int n>
 __device__ void store_pack(const T*, const Pack<T, n>&) {}  // read-only array
 
-// The rounded values of an array's pack; null: no copy. Only float arrays have one.
+// Stores a pack rounded to bfloat16, unless `to` is null. Only float arrays have rounded copies.
 template <class T, int n>
 __device__ void store_rounded(bf16* to, const Pack<T, n>& pack) {
   if constexpr (std::is_same_v<T, float>) {
@@ -47,7 +47,8 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
   for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, rounded, at...);
 }
 
-// Arguments of update_by_parts(): the bounds of the parts, as offsets from the begin of the first one, and its index.
+// Kernel arguments of update_by_parts(): the index of the first part, and the bounds of the parts as offsets from the
+// begin of this part.
 template <class Formulas>
 struct Parts {
   static constexpr int kMost = 255;
@@ -68,7 +69,7 @@ __device__ int32_t part_at(const Parts<Formulas>& parts, uint32_t offset) {
   return low;
 }
 
-// Updates a pack. One that contains a bound is processed element by element.
+// Updates a pack, element by element if it contains a bound.
 template <int n, class Formulas, class... T>
 __device__ void update_pack_by_parts(const Parts<Formulas>& parts, int64_t begin, int64_t i, bf16* rounded, T*... at) {
   const auto offset = static_cast<uint32_t>(i - begin);
@@ -95,7 +96,7 @@ __global__ void update_by_parts_kernel(const __grid_constant__ Parts<Formulas> p
   for (int64_t i = last + thread; i < end; i += stride) update_pack_by_parts<1>(parts, begin, i, rounded, at...);
 }
 
-// Where update_each() writes the rounded values of its first array. Other copies of the arrays expire.
+// The memory for rounded values of update_each()'s first array, or null. Other rounded copies of the arrays expire.
 template <class First, class... T>
 bf16* rounded_target(int64_t begin, int64_t end, First* first, T*... at) {
   const auto expire = [&]<class A>(A* array) {

@@ -1,6 +1,7 @@
-// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64. Over a row, and
-// then over the rows: value i is added to lane i mod 32, then the upper half of the lanes is added to the lower half
-// until one is left. Over a column: chunks of column_chunk() rows, then the chunks, each in order.
+// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64:
+// - over a row, and over the row sums: value i is added to lane i mod 32, then the upper half of the lanes is added to
+//   the lower half until one lane is left;
+// - over a column: in order within chunks of column_chunk() rows, then over the chunks in order.
 #pragma once
 #include <cstdint>
 
@@ -18,9 +19,9 @@ struct Args {
   const T* g;              // mean gradient
   int64_t rows, columns;   // rows 1: a vector
   double beta2, eps;       // ε: added to g²
-  double lr, clip_update;  // α = lr, times max(least_size, RMS(x)) if `relative`; over max(1, RMS(u)/clip_update)
-  bool relative;           // scale lr by RMS(x)
-  double least_size;       // lower limit of that scale
+  double lr, clip_update;  // the rate is lr/max(1, RMS(u)/clip_update)
+  bool relative;           // multiplies the rate by max(least_size, RMS(x))
+  double least_size;       // see `relative`
   T keep;                  // 1 − lr·λ
 };
 

@@ -53,7 +53,8 @@ static_assert(std::endian::native == std::endian::little, "a word's bytes hold i
 constexpr float kErrorStep = 1.0f / 64;  // unit of 8-bit errors
 constexpr int64_t kChunk = 1024;         // values whose random words are generated at a time; they fit the L1 cache
 
-// A vector of at most 16 values, so that whole vectors fill a 32-bit word; and a single value, for the end of a range.
+// Many: a vector of at most 16 values, so that whole vectors fill a 32-bit word. One: a single value, for the end of a
+// range.
 using Many = hn::CappedTag<float, 16>;
 using One = hn::CappedTag<float, 1>;
 
@@ -89,7 +90,7 @@ HWY_INLINE hn::Vec<D> plus_minus_one(D d, hn::Mask<D> plus) {
   return hn::IfThenElse(plus, hn::Set(d, 1.0f), hn::Set(d, -1.0f));
 }
 
-// Load state as float32, and store it. The low 8 bits of the random words round.
+// load() and store() convert state to and from float32. The low 8 bits of the random words round.
 template <class D>
 HWY_INLINE hn::Vec<D> load(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -243,7 +244,8 @@ HWY_INLINE void for_words(const QuantizerRng& rng, bool rounds, uint32_t* words,
   }
 }
 
-// Here and below `a` is passed by value: behind a reference, its fields might be changed by stores to the state.
+// `a` is passed by value, here and below: the compiler must assume that stores to the state change the fields behind a
+// reference.
 template <class Moment, class Error>
 HWY_INLINE bool worker_range(WorkerArgs<Moment, Error> a, int64_t begin, int64_t end) {
   constexpr bool kRounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
@@ -377,8 +379,10 @@ GODWIT_WORKER(float, int8_t)
 GODWIT_WORKER(bf16, float)
 GODWIT_WORKER(bf16, int8_t)
 #undef GODWIT_WORKER
-template void server_step(const uint32_t*, int, float*, const uint32_t*, uint32_t*, int64_t, int64_t, const QuantizerRng&);
-template void server_step(const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t, const QuantizerRng&);
+template void server_step(const uint32_t*, int, float*, const uint32_t*, uint32_t*, int64_t, int64_t,
+                          const QuantizerRng&);
+template void server_step(const uint32_t*, int, int8_t*, const uint32_t*, uint32_t*, int64_t, int64_t,
+                          const QuantizerRng&);
 
 void update(float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end, float keep, float lr) {
   const auto range = [&](int64_t first, int64_t last) {

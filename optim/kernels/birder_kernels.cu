@@ -15,13 +15,13 @@ template <class T>
 using Values = godwit::detail::Pack<T, kQuad>;
 
 // A thread's values [i, i + 4) of [0, count). `whole`: all four exist and are aligned to their total size.
-struct Place {
+struct FourValues {
   int64_t i, count;
   bool whole;
 };
 
 template <class T>
-__device__ Values<T> load(const T* from, const Place& at) {
+__device__ Values<T> load(const T* from, const FourValues& at) {
   if (at.whole) return godwit::detail::load_pack<kQuad>(from + at.i, 0);
   Values<T> values{};
   for (int k = 0; k < kQuad && at.i + k < at.count; ++k) values.values[k] = from[at.i + k];
@@ -29,7 +29,7 @@ __device__ Values<T> load(const T* from, const Place& at) {
 }
 
 template <class T>
-__device__ void store(T* to, const Place& at, const Values<T>& values) {
+__device__ void store(T* to, const FourValues& at, const Values<T>& values) {
   if (at.whole) return godwit::detail::store_pack(to + at.i, values);
   for (int k = 0; k < kQuad && at.i + k < at.count; ++k) to[at.i + k] = values.values[k];
 }
@@ -38,7 +38,7 @@ __device__ float value_of(float x) { return x; }
 __device__ float value_of(bf16 x) { return x; }
 __device__ float value_of(int8_t code) { return static_cast<float>(code) * (1.0f / 64); }
 
-// Stores x in `to`; the low 8 bits of the random word round.
+// Stores x in `to`, rounded by the low 8 bits of the random word.
 __device__ void keep(float x, uint32_t, float& to) { to = x; }
 
 __device__ void keep(float x, uint32_t word, bf16& to) {
@@ -74,18 +74,18 @@ __device__ FourWords random_of(const QuantizerRng& rng, bool needed, int64_t i) 
   return four_words({rng.seed, rng.step, static_cast<uint32_t>(rng.purpose), rng.sender}, rng.begin + i);
 }
 
-// Calls f(place, quad) for each quad of the thread's values. Whole warps stay together, so f is also called for quads
-// beyond the end.
+// Calls f(values, quad) for each quad of the thread. Whole warps stay together, so f is also called for quads beyond
+// the end.
 template <class F>
 __device__ void for_quads(int64_t count, int64_t quads, bool aligned, const F& f) {
   for (int64_t quad = grid_thread(); quad - threadIdx.x % 32 < quads; quad += grid_threads()) {
     const int64_t i = kQuad * quad;
-    f(Place{i, count, aligned && i + kQuad <= count}, quad);
+    f(FourValues{i, count, aligned && i + kQuad <= count}, quad);
   }
 }
 
-// Notes the first non-finite value of four.
-__device__ void report(const Values<float>& gradient, const Place& at, uint64_t* not_finite) {
+// Records the first non-finite value of four.
+__device__ void report(const Values<float>& gradient, const FourValues& at, uint64_t* not_finite) {
   for (int k = kQuad - 1; k >= 0; --k)
     if (!(std::abs(gradient.values[k]) <= std::numeric_limits<float>::max()))
       atomicMax(reinterpret_cast<unsigned long long*>(not_finite),
@@ -98,7 +98,7 @@ __global__ void worker_kernel(const float* g, WorkerState<Moment, Error> state, 
                               int64_t quads, WorkerSettings settings, QuantizerRng rng, bool aligned,
                               uint64_t* not_finite) {
   const bool rounds = sizeof(Moment) < 4 || sizeof(Error) < 4;
-  for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
+  for_quads(count, quads, aligned, [&](const FourValues& at, int64_t quad) {
     uint32_t bits = 0;
     if (at.i < count) {
       const FourWords random = random_of(rng, rounds || rng.quantizer == Quantizer::random, at.i);
@@ -156,7 +156,7 @@ __device__ void count_ones(const uint32_t* words, int senders, int64_t stride, i
 template <class Error>
 __global__ void server_kernel(const uint32_t* words, int senders, Error* errors, const uint32_t* active_words,
                               uint32_t* out, int64_t count, int64_t quads, QuantizerRng rng, bool aligned) {
-  for_quads(count, quads, aligned, [&](const Place& at, int64_t quad) {
+  for_quads(count, quads, aligned, [&](const FourValues& at, int64_t quad) {
     uint32_t bits = 0;
     if (at.i < count) {
       const FourWords random = random_of(rng, sizeof(Error) < 4 || rng.quantizer == Quantizer::random, at.i);

@@ -1,7 +1,7 @@
 // Birder's arithmetic (Birder paper, Algorithm 1) on flat float32 memory: worker step, server step and update. Each is
 // one fused pass, threaded and SIMD, or one launch on a GPU. IEEE float32 without contraction in the order written
-// here, so every instruction set, and a GPU, give the same bits. A sign bit is 1 for +1; value i is bit i mod 32 of
-// word i/32.
+// here, so all instruction sets and GPUs give the same bits. A sign bit is 1 for +1; value i is bit i mod 32 of word
+// i/32.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -33,21 +33,20 @@ struct QuantizerRng {
   int64_t begin;        // global offset of value 0
 };
 
-// Storage of the state; arithmetic is float32. k: the low 8 bits of the value's random word, which U does not use.
-//   moments   float, or bf16: the bits of |x| plus (256k + 128), truncated to the upper half, at most the largest
-//             finite value. m and b share k, so |m| ≤ b still holds. Rounding is unbiased up to 2⁻⁹ units, so values
-//             below half a unit are not lost.
-//   errors    float, or int8: ⌊64e + (k + 0.5)/256⌋ clamped to [−128, 127], in units of 1/64.
-//
 // One worker's state: arrays with one element per value (`active`: one bit per value). Arrays that the options do not
-// use are null.
+// use are null. Arithmetic is float32; 16-bit moments and 8-bit errors are rounded with k, the low 8 bits of the
+// value's random word, which U does not use:
+//   bf16   the bits of |x| plus (256k + 128), truncated to the upper half, at most the largest finite value.
+//          Rounding is unbiased up to 2⁻⁹ units, so values below half a unit are not lost. m and b share k, so |m| ≤ b
+//          still holds.
+//   int8   ⌊64e + (k + 0.5)/256⌋ clamped to [−128, 127], in units of 1/64
 template <class Moment, class Error>
 struct WorkerState {
   Moment* m;  // moving average of g
   Moment* b;  // moving average of |g|
-  Moment* b_hat;  // if T0 is used: b_hat is the moving average; b follows it, or is max(b, b_hat) once `b_grows`
+  Moment* b_hat;  // with T0: the moving average of |g|; then b ← b_hat, or b ← max(b, b_hat) once `b_grows`
   Error* e;       // error feedback
-  const uint32_t* active = nullptr;  // bit mask: value i is frozen if bit i mod 32 of word i/32 is 0; null: none is
+  const uint32_t* active = nullptr;  // value i is frozen if bit i mod 32 of word i/32 is 0; null: no value is frozen
 };
 
 // Constants of a step.
@@ -57,16 +56,23 @@ struct WorkerSettings {
   int nodes = 1;       // n below
 };
 
-// m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q√n/√((n−1)q² + 1);  z = r + e;  u = Q(z);  e ← z − u;  bits of u to
-// words[0, padded/32). With n = 1, r is q. For a frozen value the bit is (b > 0) and e ← r. Values [count, padded) are
-// padding: not accessed, with bits 0. Returns false if some g is not finite; words and state are then unusable.
+// Algorithm 1, lines 5–9:
+//   m ← βm + og;  b ← βb + o|g|;  q = m/(b+ε);  r = q√n/√((n−1)q² + 1);  z = r + e;  u = Q(z);  e ← z − u
+// The bits of u are written to words[0, padded/32).
+// - With n = 1, r = q.
+// - With e null, there is no error feedback: z = r.
+// - For a frozen value, the bit is (b > 0) and e ← r.
+// - Values [count, padded) are padding: they are not accessed, and their bits are 0.
+// Returns false if some g is not finite; words and state are then unusable.
 template <class Moment, class Error>
 [[nodiscard]] bool worker_step(const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                                int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng);
 
-// Sender s's bits are words[s·padded/32, (s+1)·padded/32).  mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū (e
-// null: z = mean, no error feedback);  bits of ū to out[0, padded/32), those of padding 0. For a frozen value the bit
-// is 1 if any sender's is, and e is unchanged.
+// Algorithm 1, lines 12–13, on the senders' bits, words[s·padded/32, (s+1)·padded/32) for sender s:
+//   mean = Σu/senders;  z = mean + e;  ū = Q(z);  e ← z − ū
+// The bits of ū are written to out[0, padded/32); bits of padding are 0.
+// - With e null, there is no error feedback: z = mean.
+// - For a frozen value, the bit is 1 if any sender's bit is 1, and e is unchanged.
 template <class Error>
 void server_step(const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
                  int64_t padded, const QuantizerRng& rng);
@@ -79,8 +85,8 @@ inline void activate(Cpu, uint32_t* active, const uint32_t* words, const uint32_
   for (int64_t i = 0; i < count; ++i) active[i] |= words[i] & ~frozen[i];
 }
 
-// Overloads by device. *not_finite, on that device: not_finite_key() of the first non-finite g; the CPU sets it to 0 if
-// all are finite, a GPU leaves it.
+// Overloads by device. *not_finite, on this device, becomes not_finite_key() of the first non-finite g. If all g are
+// finite, the CPU sets *not_finite to 0, and a GPU leaves it unchanged.
 template <class Moment, class Error>
 void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite) {
@@ -94,14 +100,14 @@ void worker_step(Cuda, const float* g, const WorkerState<Moment, Error>& state, 
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite);
 // Overload by device.
 template <class Error>
-void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out, int64_t count,
-                 int64_t padded, const QuantizerRng& rng) {
+void server_step(Cpu, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
+                 int64_t count, int64_t padded, const QuantizerRng& rng) {
   server_step(words, senders, e, active, out, count, padded, rng);
 }
 template <class Error>
 void server_step(Cuda, const uint32_t* words, int senders, Error* e, const uint32_t* active, uint32_t* out,
                  int64_t count, int64_t padded, const QuantizerRng& rng);
-// By device, with keep = `first` on [begin, bounds[0]), `second` on [bounds[0], bounds[1]), `first` again, …
+// Overloads by device, with keep = `first` on [begin, bounds[0]), `second` on [bounds[0], bounds[1]), `first` again, …
 void update(Cpu, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,
             const std::vector<int64_t>& bounds, float first, float second, float lr);
 void update(Cuda, float* x, const uint32_t* words, const uint32_t* active, int64_t begin, int64_t end,

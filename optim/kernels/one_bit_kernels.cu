@@ -33,7 +33,7 @@ template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LambFact
 namespace godwit::one_bit {
 namespace {
 
-// Updates elements [i, i + n); `most` becomes the larger of itself and their ratios.
+// Updates elements [i, i + n); `most` becomes the largest of `most` and the ratios.
 template <int n>
 __device__ void frozen_lamb_at(const FrozenLamb& a, int64_t i, float& most) {
   auto m = detail::load_pack<n>(a.m + i, 0), agreed = detail::load_pack<n>(a.agreed + i, 0);
@@ -48,8 +48,8 @@ __device__ void frozen_lamb_at(const FrozenLamb& a, int64_t i, float& most) {
   detail::store_pack(a.v_fresh + i, v_fresh);
 }
 
-// A block processes a piece at a time: in packs of 16 bytes, which begin at first, first + kWidth, …; the rest element
-// by element.
+// A block of threads processes one piece at a time: in packs of 16 bytes, which begin at first, first + kWidth, …, and
+// the remaining elements one by one.
 __global__ void frozen_lamb_kernel(FrozenLamb a, RangePieces::Table table, int64_t first, uint32_t* largest) {
   constexpr int kWidth = kPack<float>;
   for (int64_t p = blockIdx.x; p < table.pieces; p += gridDim.x) {

@@ -1,5 +1,5 @@
 // The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB. IEEE float32 without contraction in the order written here, so
-// every instruction set, and a GPU, give the same bits.
+// all instruction sets and GPUs give the same bits.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -42,8 +42,9 @@ struct VarianceRefresh {
 // u, or ±limit if |u| is larger. A frozen v does not follow gradients that grow; the limit bounds the steps.
 GODWIT_INLINE inline float limited(float u, float limit) { return std::min(std::max(u, -limit), limit); }
 
-// 1-bit Adam's update from the averaged momentum: x ← keep·x − step_size·limited(m/(√v/root_correction + ε)), m ←
-// agreed; where v = 0: m ← 0, x ← keep·x. Without m, the averaged momentum is not kept.
+// 1-bit Adam's update from the averaged momentum:
+//   m ← agreed;  x ← keep·x − step_size·limited(m/(√v/root_correction + ε)).
+// Where v = 0, m ← 0. Without the argument m, the averaged momentum is not stored.
 struct FrozenUpdate {
   float keep, step_size, root_correction, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float& m, float agreed, float v) const {
@@ -66,7 +67,7 @@ struct LocalMomentum {
   }
 };
 
-// x ← keep·x − lr·limited(m/√(v+ε)); where v = 0: x ← keep·x.
+// 0/1 Adam's local update: x ← keep·x − lr·limited(m/√(v+ε)). Where v = 0, m counts as 0.
 struct LocalUpdate {
   float keep, lr, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float momentum, float v) const {
@@ -75,8 +76,9 @@ struct LocalUpdate {
   }
 };
 
-// 0/1 Adam's synchronization with the averaged u: m ← u/rate_sum;  x ← keep·base − rate_sum·limited(m/√(v+ε));
-// u ← 0. Where v = 0, u counts as 0. base may be x.
+// 0/1 Adam's synchronization with the averaged u:
+//   m ← u/rate_sum;  x ← keep·base − rate_sum·limited(m/√(v+ε));  u ← 0.
+// Where v = 0, u counts as 0. base may be x.
 struct SyncUpdate {
   float keep, rate_sum, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float base, float& u, float& m, float v) const {
@@ -87,9 +89,10 @@ struct SyncUpdate {
   }
 };
 
-// 1-bit LAMB from the averaged momentum: a ← agreed, or 0 where v = 0;  g = (a − β1·m)/o1, the implied gradient;
-// v_fresh ← β2·v_fresh + o2·g²;  m ← a;  agreed ← limited(â/(√v̂ + ε)). Returns (√v̂ + ε)/(√v̂_fresh + ε). Hats are
-// bias corrections: â = a/correction, √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
+// 1-bit LAMB from the averaged momentum:
+//   g = (agreed − β1·m)/o1;  v_fresh ← β2·v_fresh + o2·g²;  m ← agreed;  agreed ← limited(m̂/(√v̂ + ε)).
+// Returns (√v̂ + ε)/(√v̂_fresh + ε). Where v = 0, `agreed` counts as 0. Hats are bias corrections: m̂ = m/correction,
+// √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
 struct FrozenLambUpdate {
   float beta1, o1;
   Average variance;  // of g²
@@ -103,7 +106,7 @@ struct FrozenLambUpdate {
   }
 };
 
-// 1-bit LAMB, of each parameter: c̄ ← β3·c̄ + (1−β3)·c
+// 1-bit LAMB's mean coefficient of a parameter: c̄ ← β3·c̄ + (1−β3)·c
 struct LambMean {
   Average average;
   GODWIT_INLINE void operator()(int64_t, float& mean, double c) const { mean = average(mean, static_cast<float>(c)); }
@@ -117,8 +120,8 @@ struct LambDecay {
   }
 };
 
-// 1-bit LAMB, of each parameter, from its largest ratio, ‖p‖² and ‖r‖²: last ← f, the limited factor;  rate ←
-// α·f·c̄/correction. Without decay of the parameter, both norms are given as 0.
+// 1-bit LAMB's factor f of a parameter, from the parameter's largest ratio, ‖p‖² and ‖r‖²: last ← f;  rate ←
+// α·f·c̄/correction. For a parameter without decay, both norms are passed as 0.
 struct LambFactor {
   double lr, correction, low, high, threshold;
   GODWIT_INLINE void operator()(int64_t, float& last, float& rate, float mean, float largest, double of_p,
@@ -136,8 +139,8 @@ struct LambFactor {
   }
 };
 
-// Arguments of frozen_lamb(), which applies f on each range and returns its maximum there, float32 [ranges] on the
-// device. The ranges follow one another.
+// Arguments of frozen_lamb(), which applies f to all values of the ranges and returns the largest result in each range,
+// float32 [ranges] on the device. The ranges are consecutive.
 struct FrozenLamb {
   FrozenLambUpdate f;
   float *m, *agreed, *v_fresh;

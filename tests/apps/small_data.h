@@ -15,7 +15,6 @@ inline std::string big_endian(uint32_t value) {
 }
 
 // Writes IDX files with images of `width` × 64 / `width` pixels in four classes; each has one bright quadrant in noise.
-// noise.
 inline void write_images(const std::filesystem::path& folder, const std::string& prefix, uint32_t count,
                          uint32_t label_count, uint32_t width = 8) {
   std::string images = big_endian(0x803) + big_endian(count) + big_endian(64 / width) + big_endian(width);

@@ -11,7 +11,7 @@
 #include "engine/context.h"
 #include "engine/philox.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 // Standard normal numbers times `scale`; a pure function of the seed.
 inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed = 1, double scale = 1) {
@@ -95,4 +95,4 @@ inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f
   }
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

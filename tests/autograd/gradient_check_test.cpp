@@ -3,9 +3,9 @@
 #include <gtest/gtest-spi.h>
 
 namespace godwit {
-namespace {
+namespace gradient_check_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 // y = x² with the gradient `factor` · x · dy, which optionally adds to memory that it should overwrite.
 Var square(const Var& x, double factor, bool adds = false) {
@@ -45,5 +45,5 @@ TEST(GradientCheck, FindsAccumulationWhereItShouldOverwrite) {
   EXPECT_NE(all.find("a backward after clear_grad must overwrite"), std::string::npos) << all;
 }
 
-}  // namespace
+}  // namespace gradient_check_test
 }  // namespace godwit

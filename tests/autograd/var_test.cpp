@@ -7,7 +7,7 @@
 #include "engine/context.h"
 
 namespace godwit {
-namespace {
+namespace var_test {
 
 // y = k·x, elementwise; counts its backward calls.
 Var scale(const Var& x, double k, int* calls = nullptr) {
@@ -183,5 +183,5 @@ TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
   EXPECT_EQ(uses, 0);
 }
 
-}  // namespace
+}  // namespace var_test
 }  // namespace godwit

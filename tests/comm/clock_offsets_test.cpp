@@ -9,7 +9,7 @@
 #include "engine/clock.h"
 
 namespace godwit {
-namespace {
+namespace clock_offsets_test {
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
@@ -34,5 +34,5 @@ TEST(ClockOffsets, AreZeroOnOneHost) {
   });
 }
 
-}  // namespace
+}  // namespace clock_offsets_test
 }  // namespace godwit

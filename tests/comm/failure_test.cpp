@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace failure_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -35,5 +35,5 @@ TEST(Failure, NamesTheThreadsThatDidNotStart) {
               AllOf(HasSubstr("only 2 of 4 worker threads"), HasSubstr("ulimit -u")));
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "comm/transport/local.h"
 
 namespace godwit {
-namespace {
+namespace group_test {
 
 TEST(Group, PartsCoverAllElementsEvenly) {
   for (int64_t n : {0, 1, 5, 8, 1000003})
@@ -53,5 +53,5 @@ TEST(Group, RefusesWrongArguments) {
             [](Communicator& comm) { EXPECT_THROW(comm.world->all_to_all(Tensor({4}), Tensor({4}), "t"), Error); });
 }
 
-}  // namespace
+}  // namespace group_test
 }  // namespace godwit

@@ -6,10 +6,10 @@
 #include "comm/group.h"
 #include "comm/transport/placement.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 std::vector<Topology> topologies();  // topologies that this program can run
 void run_ranks(const Topology& topology, const std::function<void(Communicator&)>& body,
                const Placement& placement = {});
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

@@ -5,7 +5,7 @@
 #include "engine/philox.h"
 #include "engine/tensor.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 template <class T>
 std::vector<T> random_row(uint64_t seed, int rank, int64_t n) {
@@ -33,4 +33,4 @@ std::vector<T> rank_order_sum(uint64_t seed, int ranks, int64_t n, bool mean) {
   return sum;
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

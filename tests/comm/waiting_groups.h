@@ -7,7 +7,7 @@
 
 #include "comm/group.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 // The calls of one rank on all its groups.
 struct CallLog {
@@ -72,4 +72,4 @@ inline Communicator with_waiting_groups(const Communicator& host, const std::sha
   return comm;
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

@@ -12,7 +12,7 @@
 #include <tuple>
 
 namespace godwit {
-namespace {
+namespace dnn_plan_test {
 
 constexpr int64_t kBatch = 32;
 constexpr int64_t kMiB = 1 << 20;
@@ -85,8 +85,8 @@ class DnnPlans : public testing::TestWithParam<const char*> {
     }
   }
 
-  // A plan must exist and sum in float32 in a fixed order. Without `tensor_cores` it must not use them. Otherwise it
-  // should: cuDNN 9.19 estimates for one or two shapes of a kind that an engine without them is faster.
+  // A plan must exist and sum in float32 in a fixed order. Without `tensor_cores` the plan must not use tensor cores.
+  // Otherwise all shapes of a kind but one or two use them; for these, cuDNN 9.19 expects another engine to be faster.
   void expect_plan(const char* type, const ConvolutionProblem& problem, bool tensor_cores) {
     SCOPED_TRACE(describe(problem));
     const ConvolutionPlan plan({.properties = &properties_}, problem);
@@ -106,8 +106,7 @@ class DnnPlans : public testing::TestWithParam<const char*> {
     largest_[name] = std::max(largest_[name], plan.workspace());
   }
 
-  // The number of engines that are timed for a problem. They must have different names, of which each finds its engine
-  // again.
+  // The number of engines that are timed for a problem. Their names must differ, and each name must find its engine.
   size_t timed_engines(const ConvolutionProblem& problem) {
     SCOPED_TRACE(describe(problem));
     ConvolutionPlan plan({.properties = &properties_}, problem);
@@ -202,5 +201,5 @@ TEST(DeviceProperties, DamagedDescriptionsAreRefused) {
   EXPECT_THROW(device_properties("{\"deviceVer\":"), std::exception);
 }
 
-}  // namespace
+}  // namespace dnn_plan_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace file_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -69,5 +69,5 @@ TEST(File, NamesTheFileThatDoesNotFitInMemory) {
               AllOf(HasSubstr(folder / "x"), HasSubstr("out of memory: cannot allocate 8796093022208 bytes")));
 }
 
-}  // namespace
+}  // namespace file_test
 }  // namespace godwit::data

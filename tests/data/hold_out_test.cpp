@@ -7,7 +7,7 @@
 #include <string>
 
 namespace godwit::data {
-namespace {
+namespace hold_out_test {
 
 TEST(HoldOut, TakesOneSampleOfEachGroupAndKeepsTheOrder) {
   std::vector<int> all(1003), labels(1003);
@@ -50,5 +50,5 @@ TEST(HoldOut, RefusesTooFewSamples) {
   EXPECT_EQ(all.size(), 3u);
 }
 
-}  // namespace
+}  // namespace hold_out_test
 }  // namespace godwit::data

@@ -11,7 +11,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace loader_test {
 
 using testing::HasSubstr;
 
@@ -178,5 +178,5 @@ TEST(Loader, RefusesBadOptions) {
   EXPECT_THAT(error_of([&] { Loader(source, {}).start_epoch(0, 11); }), HasSubstr("batch 11 of 10"));
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace godwit::data

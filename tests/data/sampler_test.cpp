@@ -9,7 +9,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace sampler_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -106,5 +106,5 @@ TEST(Sampler, RefusesInvalidArguments) {
   EXPECT_THAT(error(10, {.rank = 2, .world = 2}), HasSubstr("rank 2 of 2"));
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace godwit::data

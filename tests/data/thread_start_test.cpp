@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace thread_start_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -37,5 +37,5 @@ TEST(ThreadStart, WorkIsCancelledIfAThreadDoesNotStart) {
   }
 }
 
-}  // namespace
+}  // namespace thread_start_test
 }  // namespace godwit::data

@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace work_test {
 
 TEST(Work, ProcessesEveryItemOnce) {
   for (const int64_t n : {0, 1, 7, 1000})
@@ -48,5 +48,5 @@ TEST(Work, ReportsProgressFromTheCallersThread) {
   EXPECT_FALSE(reports.empty());
 }
 
-}  // namespace
+}  // namespace work_test
 }  // namespace godwit::data

@@ -86,7 +86,7 @@ int64_t at(size_t row, size_t column, const cublasLtMatrixLayoutStruct& layout) 
 
 }  // namespace
 
-const char* cublasLtGetStatusString(cublasStatus_t) { return "of the emulation"; }
+const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the emulator"; }
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_NOT_SUPPORTED";
 }

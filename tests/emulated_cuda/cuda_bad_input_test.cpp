@@ -1,4 +1,4 @@
-// GPUs and libraries that do not suit the build: one message each, with the value and the remedy.
+// GPUs and libraries that do not match the build: each gets one message with the value and the remedy.
 #include <gmock/gmock.h>
 
 #include "autograd/ops/convolution/conv2d.h"
@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_bad_input_test {
 
 using ::testing::HasSubstr;
 
@@ -114,5 +114,5 @@ TEST_F(CudaBadInput, ShortagesOfMemoryStateWhatIsFreeAndWhatToLower) {
                                HasSubstr(" are free on cuda:0; lower --batch or the number of ranks on this GPU")));
 }
 
-}  // namespace
+}  // namespace cuda_bad_input_test
 }  // namespace godwit

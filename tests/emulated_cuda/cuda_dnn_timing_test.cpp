@@ -1,4 +1,4 @@
-// Timing of cuDNN's engines: which one is chosen, that later runs choose it again, and files that are no help.
+// Timing of cuDNN's engines: the choice, its reuse in later runs, and unusable files.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_dnn_timing_test {
 
 using ::testing::Contains;
 using ::testing::Each;
@@ -44,7 +44,7 @@ class CudaDnnTiming : public OnGpu {
     workspaces.clear();
   }
 
-  // A rank that has not chosen any engine yet.
+  // A rank without choices of engines.
   void new_run(bool dnn_timing = true) {
     gpu_ = context_on(cuda_device(0));
     gpu_->dnn_timing = dnn_timing;
@@ -53,8 +53,8 @@ class CudaDnnTiming : public OnGpu {
     milliseconds = [times](int engine) { return times.contains(engine) ? times.at(engine) : 1; };
   }
 
-  // Computes a convolution of `images` images. Returns the engines that ran; the last one gave the result, which is
-  // checked.
+  // Computes a convolution of `images` images and checks the result. Returns the engines that ran; the last engine
+  // computed the result.
   std::vector<int> layer(int64_t images = 2) {
     executed_.clear();
     on_gpu([&] { compute(images); });
@@ -252,5 +252,5 @@ TEST_F(CudaDnnTiming, NothingIsTimedWhileAGraphIsCaptured) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));
 }
 
-}  // namespace
+}  // namespace cuda_dnn_timing_test
 }  // namespace godwit

@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_faults_test {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -52,7 +52,7 @@ TEST_F(CudaFaults, OutOfMemoryDuringACaptureIsReportedAndLeaksNothing) {
     const std::string error = error_of([&] { graphs.run({1}, step); });
     EXPECT_THAT(error, HasSubstr("out of memory: 67108864 bytes requested"));
     EXPECT_THAT(error,
-                HasSubstr("none of which can be returned while a CUDA graph is captured; use --set cuda_graph=false"));
+                HasSubstr("cached memory cannot be freed while a CUDA graph is captured; use --set cuda_graph=false"));
     EXPECT_EQ(emulated::used_bytes(), used);
     EXPECT_EQ(pool->stats().bytes_reserved, reserved) << "the pool accounts for all its memory";
     const Tensor after = Tensor::full({3}, 2);
@@ -128,7 +128,7 @@ TEST_F(CudaFaults, ConvolutionsUnsupportedByCudnnUsePlainKernelsAndAreReported) 
                                    {"GetAttribute", CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE},
                                    {"Execute", -1}}) {
     SCOPED_TRACE(detail::concat(call, " ", what));
-    gpu_ = context_on(cuda_device(0));  // has not chosen any algorithms yet
+    gpu_ = context_on(cuda_device(0));  // without choices of algorithms
     emulated_dnn::not_supported = [call = std::string(call), what = what](const char* asked, int of) {
       return asked == call && (what == of || what < 0);
     };
@@ -173,7 +173,7 @@ TEST_F(CudaFaults, EachShapeIsReportedOnceAndAllAreCounted) {
 
 TEST_F(CudaFaults, LinearLayersNeedNoEpilogueOfCublasLt) {
   for (const bool epilogues : {true, false}) {
-    gpu_ = context_on(cuda_device(0));  // has not chosen any algorithms yet
+    gpu_ = context_on(cuda_device(0));  // without choices of algorithms
     emulated_blas::epilogues = epilogues;
     on_gpu([] {
       const Tensor x = Tensor::full({16, 8}, 0.5), w = Tensor::full({24, 8}, 0.25), bias = Tensor::full({24}, 3),
@@ -213,7 +213,7 @@ TEST_F(CudaFaults, AnEngineThatFailsToRunIsReplacedByTheNext) {
   });
 }
 
-// A filter gradient of 1 × 1 bfloat16 images with c input channels; `product` at each of them. Returns its first
+// A gradient of 1 × 1 filters for bfloat16 images with c channels, whose values are all `product`. Returns its first
 // element.
 double filter_gradient(int64_t c, double product) {
   const Tensor x = Tensor::full({2, 6, 6, c}, product, DType::bf16), dy = Tensor::full({2, 6, 6, 8}, 1, DType::bf16),
@@ -270,5 +270,5 @@ TEST_F(CudaFaults, FilterGradientsWithoutABfloat16EngineAreComputedInFloat32AndR
   });
 }
 
-}  // namespace
+}  // namespace cuda_faults_test
 }  // namespace godwit

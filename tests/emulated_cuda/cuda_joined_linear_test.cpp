@@ -1,4 +1,4 @@
-// Products of joined_linear(): one for each pass if its parameters lie at equal distances.
+// Products of joined_linear(): one for each pass if its parameters have a constant stride.
 #include <gtest/gtest.h>
 
 #include "cublasLt.h"
@@ -6,7 +6,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_joined_linear_test {
 
 class CudaJoinedLinear : public OnGpu {
  protected:
@@ -22,7 +22,7 @@ class CudaJoinedLinear : public OnGpu {
         return std::pair(part(values), part(grads));
       };
       const int64_t before = emulated_blas::products;
-      testing::expect_joined_linear_equals_layers(type, 24, in, {8, 8, 8}, bias, place);
+      test::expect_joined_linear_equals_layers(type, 24, in, {8, 8, 8}, bias, place);
       return emulated_blas::products - before;
     });
   }
@@ -42,7 +42,7 @@ TEST_F(CudaJoinedLinear, ParametersAtEqualDistancesTakeOneProductPerPass) {
     }
 }
 
-// Weights without a current copy in bfloat16 are rounded into one matrix; only their gradients depend on the distances.
+// Weights without a current copy in bfloat16 are rounded into one matrix; only their gradients depend on the strides.
 TEST_F(CudaJoinedLinear, RoundedWeightsAreNeighbors) {
   for (const bool bias : {false, true}) {
     EXPECT_EQ(products(DType::bf16, bias, {0, 128, 136, 264, 272, 400}), 3);
@@ -57,5 +57,5 @@ TEST_F(CudaJoinedLinear, NeedsNoEpilogue) {
       products(type, true, begin);
 }
 
-}  // namespace
+}  // namespace cuda_joined_linear_test
 }  // namespace godwit

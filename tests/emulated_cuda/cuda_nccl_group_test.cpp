@@ -1,4 +1,4 @@
-// Collectives of NCCL groups are queued on streams: no host waits for them, and a watchdog ends those that fail.
+// Collectives of NCCL groups are queued on streams: no host waits for them, and a watchdog ends failed collectives.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -15,13 +15,13 @@
 #include "tests/optim/parameter_reads_checks.h"
 
 namespace godwit {
-namespace {
+namespace cuda_nccl_group_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 const Placement kNccl{"cuda", /*share_gpu=*/false, /*nccl=*/true};
-constexpr milliseconds kLong{60'000}, kShort{300};  // timeouts: longer than a test may take, and one that passes
+constexpr milliseconds kLong{60'000}, kShort{300};  // timeouts: longer than any test, and short enough to expire
 
 // Two ranks of this process. The parameter is the seed of deferred streams, or 0.
 class CudaNcclGroup : public ::testing::TestWithParam<int> {
@@ -71,7 +71,7 @@ TEST_P(CudaNcclGroup, ACollectiveReturnsBeforeItsPeersHaveCome) {
   });
 }
 
-// Of the first collective of a phase, the result is there: kernels behind it may have to be loaded.
+// The first collective of a phase has ended when its call returns: kernels after it may have to be loaded.
 TEST_P(CudaNcclGroup, TheFirstCollectiveOfAPhaseWaits) {
   std::atomic<bool> came = false;
   run([&](Communicator& comm, const Tensor& x) {
@@ -95,7 +95,7 @@ TEST_P(CudaNcclGroup, TrainingHasTheBitsOfPeerMemory) {
     }
 }
 
-// The ranks gather parameters in steps and, differently often, in evaluations.
+// The ranks gather parameters in steps and in evaluations, whose number differs between the ranks.
 TEST_P(CudaNcclGroup, TrainingWithShardedParametersHasTheBitsOfPeerMemory) {
   for (const char* const sharding : {"zero3", "hybrid"}) {
     test::NetPlan plan{.exchange = test::sharded("dense", sharding), .topology = {1, 2}};
@@ -112,7 +112,7 @@ TEST_P(CudaNcclGroup, TrainingWithShardedParametersHasTheBitsOfPeerMemory) {
   }
 }
 
-// Every wait of the host throws, and values behind the collective are not read.
+// Every wait of the host throws, and values after the collective are not read.
 TEST_P(CudaNcclGroup, APeerThatDoesNotComeEndsTheRunAtTheTimeout) {
   std::atomic<bool> ended = false;
   run(
@@ -141,7 +141,7 @@ TEST_P(CudaNcclGroup, APeerThatDoesNotComeEndsTheRunAtTheTimeout) {
       kShort);
 }
 
-// Neither its checks nor its parameters are read, by the functions that evaluating and saving call.
+// The functions that evaluation and saving call read neither the step's checks nor its parameters.
 TEST_P(CudaNcclGroup, AReplicaDoesNotUseAStepWhosePeerDidNotCome) {
   std::atomic<bool> ended = false;
   run(
@@ -279,7 +279,7 @@ TEST_P(CudaNcclGroup, TimesAreThoseOfTheGpu) {
   });
 }
 
-// Loading a kernel waits for running collectives. So a thread with work of a new shape waits for them before.
+// Loading a kernel waits for running collectives. A thread therefore waits for them before work of a new shape.
 TEST_P(CudaNcclGroup, NewShapesWaitForTheCollectivesOfTheStepBefore) {
   std::atomic<bool> finished = false, came = false;
   run([&](Communicator& comm, const Tensor&) {
@@ -311,5 +311,5 @@ TEST_P(CudaNcclGroup, NewShapesWaitForTheCollectivesOfTheStepBefore) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_nccl_group_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/emulated_cuda/streams.h"
 
 namespace godwit {
-namespace {
+namespace cuda_nccl_test {
 
 constexpr size_t kNumbers = 3;
 
@@ -186,5 +186,5 @@ TEST_P(EmulatedNccl, GroupsExchangeMessages) {
   EXPECT_EQ(last(1), 2);
 }
 
-}  // namespace
+}  // namespace cuda_nccl_test
 }  // namespace godwit

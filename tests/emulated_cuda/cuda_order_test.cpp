@@ -1,4 +1,4 @@
-// The random order of blocks and threads, and grids of several sizes, reveal kernels whose results depend on them.
+// A random order of blocks and threads and several grid sizes reveal kernels whose results depend on order or size.
 #include <cstdlib>
 #include <set>
 #include <vector>
@@ -7,9 +7,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_order_test {
 
-// Each thread reads its neighbor's value: from this block with a barrier, from an unknown one without.
+// Each thread reads its neighbor's value: of this block with a barrier, of an unknown block without.
 void neighbor_kernel(bool barrier, int* to) {
   __shared__ int values[64];
   values[threadIdx.x] = static_cast<int>(blockIdx.x * 64 + threadIdx.x);
@@ -74,5 +74,5 @@ TEST(EmulatedOrder, SeveralNumbersOfMultiprocessorsRevealASumOverTheGrid) {
   EXPECT_EQ(sums_on_gpus(true), 3u);
 }
 
-}  // namespace
+}  // namespace cuda_order_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_poison_test {
 
 class CudaPoison : public OnGpu {
  protected:
@@ -31,7 +31,7 @@ class CudaPoison : public OnGpu {
   std::string races_;
 };
 
-// Reads 4 numbers at an address on the GPU. A copy of the handle does not keep the memory.
+// Reads 4 numbers at an address on the GPU, without a handle that keeps the memory.
 double read(const void* from) {
   const Tensor y({4});
   copy_bytes(cuda_of(y.device()), from, y.address(), y.bytes());
@@ -90,5 +90,5 @@ TEST_F(CudaPoison, ReleaseBeforeAnotherStreamHasReadIsARace) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_poison_test
 }  // namespace godwit

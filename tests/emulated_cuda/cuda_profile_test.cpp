@@ -9,7 +9,7 @@
 #include "tests/gpu_memory.h"
 
 namespace godwit {
-namespace {
+namespace cuda_profile_test {
 
 TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeCollectivesAndUpdate) {
   const auto step = [](Communicator& alone) {
@@ -30,5 +30,5 @@ TEST(CudaProfile, ShowsTheBackwardPassAndEachBucketsExchangeCollectivesAndUpdate
                                              "exchange 0", "exchange 1", "finish step"}));
 }
 
-}  // namespace
+}  // namespace cuda_profile_test
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Seeded races, each beside correct code. This file is compiled like a kernel (CMakeLists.txt).
+// Deliberate races, each with a correct variant. This file is compiled like a kernel (CMakeLists.txt).
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "tests/emulated_cuda/races.h"
 
 namespace godwit {
-namespace {
+namespace cuda_races_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -78,7 +78,7 @@ TEST_F(EmulatedRaces, InSharedMemoryWithoutABarrier) {
   EXPECT_THAT(text, HasSubstr(std::string(", block 0, thread 1, in ") + kName + "\n    queued in "));
 }
 
-// Writes again what other threads have read.
+// Overwrites a value that other threads have read.
 void reuse_kernel(bool barrier, int* to) {
   __shared__ int value;
   if (threadIdx.x == 40) value = 1;
@@ -122,7 +122,7 @@ TEST_F(EmulatedRaces, BetweenWarpsThatOnlyWaitForThemselves) {
   EXPECT_THAT(race(warps_kernel, false), HasSubstr("of shared memory"));
 }
 
-// Both blocks count in the same place.
+// Both blocks count at the same address.
 void count_kernel(bool atomic, int* to) {
   if (threadIdx.x != 0) return;
   if (atomic) atomicAdd(to, 1);
@@ -157,7 +157,7 @@ TEST_F(EmulatedRaces, OnBytesOfAWord) {
   EXPECT_THAT(race(byte_kernel, false), HasSubstr("device memory"));
 }
 
-// Reads what a thread copies asynchronously.
+// Reads values that one thread copies asynchronously.
 void copy_kernel(bool wait, int* to) {
   alignas(16) __shared__ int values[4];
   if (blockIdx.x > 0) return;
@@ -219,5 +219,5 @@ TEST_F(EmulatedRaces, UndefinedBehaviorEndsTheProcessToo) {
   EXPECT_DEATH(race(misaligned_kernel, false), "misaligned address");
 }
 
-}  // namespace
+}  // namespace cuda_races_test
 }  // namespace godwit

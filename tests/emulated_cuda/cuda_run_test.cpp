@@ -10,7 +10,7 @@
 #include "tests/emulated_cuda/nvtx3/nvToolsExt.h"
 
 namespace godwit::apps {
-namespace {
+namespace cuda_run_test {
 
 size_t count_of(const std::string& word, const std::string& text) {
   size_t count = 0;
@@ -111,5 +111,5 @@ TEST_F(CudaRun, AProfilerShowsEachForwardAndBackwardPass) {
   EXPECT_EQ(std::count(ended.begin(), ended.end(), "backward"), 2 * 2);
 }
 
-}  // namespace
+}  // namespace cuda_run_test
 }  // namespace godwit::apps

@@ -51,7 +51,7 @@ struct Copy {
 struct Fiber {
   jmp_buf place;
   State state;
-  unsigned turn, block_barriers, warp_barriers;  // of exchanges; barriers passed
+  unsigned turn, block_barriers, warp_barriers;  // slot of the last exchange; numbers of barriers passed
   bool started = false;
   std::vector<Copy> copies;  // asynchronous, pending
 };
@@ -132,7 +132,7 @@ bool release(Block& b) {
   return moved || done == threads;
 }
 
-// The order in which blocks and the threads of a block run: by index, or with GODWIT_EMULATED_ORDER=seed random.
+// The order in which blocks and the threads of a block run: by index, or random with GODWIT_EMULATED_ORDER=SEED.
 class Order {
  public:
   Order() : seed_(setting("GODWIT_EMULATED_ORDER", 0)), random_(seed_) {}
@@ -151,7 +151,7 @@ class Order {
   std::mt19937 random_;
 };
 
-// `numbers` are those of the threads, in any order.
+// Runs all threads of a block. `numbers` holds their order.
 void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& numbers) {
   b.threads = threads;
   for (unsigned t = 0; t < threads; ++t) {

@@ -110,7 +110,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 // Runs no work, and does not count as a wait of the host.
 cudaError_t cudaEventQuery(cudaEvent_t event);
-// The emulated time that the stream has spent (emulated::spend()) from `begin` to `end`; if none, the time of the clock.
+// The emulated time that the stream has spent (emulated::spend()) from `begin` to `end`; if none, wall-clock time.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 // Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
 // returns an error and invalidates the capture.
@@ -143,23 +143,23 @@ inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit
 size_t used_bytes();
 inline std::atomic<int> capability{90};     // compute capability of the GPUs; tests may change it
 inline std::atomic<bool> peers{true};       // whether GPUs can access each other's memory
-inline std::atomic<bool> exclusive{false};  // another process has the GPUs for itself
+inline std::atomic<bool> exclusive{false};  // another process uses the GPUs exclusively
 // Calls of all threads since the start of the process; tests subtract two readings.
 struct Counts {
   std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
   std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
   std::atomic<int64_t> memsets{0};
-  // Of streams, events and devices with the host, and cudaStreamQuery() that finds an idle stream.
+  // Waits of the host for streams, events and devices, and calls of cudaStreamQuery() that find an idle stream.
   std::atomic<int64_t> synchronizations{0};
   std::atomic<int64_t> allocations{0};       // calls that allocate or free memory; they may synchronize the device
 };
 inline Counts counts;
-void count_launch();  // for headers of kernels, whose atomic accesses the race detector would see
+void count_launch();  // for headers of kernels, where the race detector would see an atomic access
 void block_barrier();
 void warp_barrier();   // orders no memory accesses, like an exchange of values
 void warp_memory_barrier();
 [[noreturn]] void stop(const char* why);
-// Tells the race detector of an atomic access (races.h); `place`: the calling instruction.
+// Reports an atomic access to the race detector (races.h); `place`: the calling instruction.
 void note_atomic(const void* at, size_t bytes, const void* place);
 // Asynchronous copies of 16 bytes to shared memory, or of zeros if `from` is null. Between the two calls, `to` is NaN.
 void start_copy(void* to, const void* from);
@@ -236,7 +236,7 @@ template <class T>
 T __ldg(const T* from) {
   return *from;
 }
-// The race detector must not take the accesses of atomic operations for usual ones.
+// The race detector must not see the plain accesses inside atomic operations.
 #define GODWIT_ATOMIC template <class T> __attribute__((noinline, no_sanitize("thread")))
 GODWIT_ATOMIC T atomicAdd(T* to, std::type_identity_t<T> value) {
   emulated::note_atomic(to, sizeof(T), __builtin_return_address(0));

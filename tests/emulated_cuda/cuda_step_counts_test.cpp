@@ -19,7 +19,7 @@
 #include "tests/emulated_cuda/cuda_runtime.h"
 
 namespace godwit::apps {
-namespace {
+namespace cuda_step_counts_test {
 
 // Copies of one direction.
 struct Copies {
@@ -29,12 +29,12 @@ struct Copies {
 };
 std::ostream& operator<<(std::ostream& out, const Copies& c) { return out << "{" << c.count << ", " << c.bytes << "}"; }
 
-// Of all workers together.
+// Counts of all workers together.
 struct StepCounts {
   int64_t launches = 0, memsets = 0;
   Copies to_gpu = {}, to_host = {}, on_gpu = {};
   int64_t waits = 0;        // of the host for the GPU
-  int64_t allocations = 0;  // may wait too
+  int64_t allocations = 0;  // the host may wait for these too
 
   static StepCounts now() {
     const auto& all = emulated::counts;
@@ -182,7 +182,7 @@ class CudaStepCounts : public ::testing::Test {
   // vocabulary, in as many buckets.
   template <class Change>
   std::vector<StepCounts> bert(const Topology& topology, const Change& change, bool nccl = false, bool whole = false) {
-    std::string texts = "sentence\tlabel\n";  // of the same words, so that all steps copy as many bytes
+    std::string texts = "sentence\tlabel\n";  // equal texts, so that all steps copy equally many bytes
     for (int i = 0; i < 64; ++i) texts += "anna in oslo was good\t" + std::to_string(i % 2) + "\n";
     write_file(folder() / "tsv" / "train.tsv", texts);
     write_file(folder() / "tsv" / "dev.tsv", texts);
@@ -210,7 +210,7 @@ class CudaStepCounts : public ::testing::Test {
   TempFolder scratch_;
 };
 
-// The table, per step of all workers together: launches, memsets, copies to the GPU, to the host and on the GPU with
+// Counts per step of all workers together: launches, memsets, copies to the GPU, to the host and on the GPU with
 // their bytes, and waits. After a review of the change, replace a line by the one that the failed test prints.
 struct Expected {
   const char* name;
@@ -298,7 +298,7 @@ auto sharded(const std::string& sharding) {
   };
 }
 
-// A change of the configuration for an optimizer. The methods that compress compress from step 3 on.
+// Configures an optimizer. Methods with compression compress from step 3 on.
 auto optimizer(const std::string& name) {
   return [name](TextConfig& config) {
     config.optimizer = name == "zero_one_adam, local" ? "zero_one_adam" : name;
@@ -333,7 +333,7 @@ TEST_F(CudaStepCounts, Bert) {
   expect_table("bert, every step is logged", bert({1, 1}, [](TextConfig& config) { config.log_every = 1; }));
 }
 
-// Workers with a GPU each: the host waits for no collective.
+// Each worker has its own GPU: the host waits for no collective.
 TEST_F(CudaStepCounts, Nccl) {
   expect_table("resnet, 2 workers, nccl", resnet(2, [](ImageConfig&) {}, true));
   expect_table("bert, 2 workers, nccl", bert({2, 1}, [](TextConfig&) {}, true));
@@ -342,5 +342,5 @@ TEST_F(CudaStepCounts, Nccl) {
   expect_table("bert, zero3, 2 workers, nccl", bert({2, 1}, sharded("zero3"), true));
 }
 
-}  // namespace
+}  // namespace cuda_step_counts_test
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// Deferred streams reveal work that is ordered neither by a stream nor by an event, and hosts that do not wait.
+// Deferred streams reveal work that neither a stream nor an event orders, and hosts that do not wait.
 #include <cstdlib>
 #include <set>
 #include <thread>
@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_streams_test {
 
 constexpr int kNumbers = 64;
 constexpr size_t kBytes = kNumbers * sizeof(int);
@@ -47,7 +47,7 @@ struct Lab {
   static void move(const void* from, void* to, cudaMemcpyKind kind, cudaStream_t stream) {
     EXPECT_EQ(cudaMemcpyAsync(to, from, kBytes, kind, stream), cudaSuccess);
   }
-  // The last of the numbers at `from`, by the stream.
+  // The last of the numbers at `from`, read on the stream.
   int last(const int* from, cudaStream_t stream) const {
     move(from, host, cudaMemcpyDeviceToHost, stream);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
@@ -55,7 +55,7 @@ struct Lab {
   }
 };
 
-// The results of f(lab) with several orders of deferred work, and without.
+// The results of f(lab) with several orders of deferred work, and without deferral.
 template <class F>
 std::set<int> results(F&& f) {
   std::set<int> all;
@@ -186,7 +186,7 @@ TEST(EmulatedStreams, GraphsAreDeferredToo) {
       cudaGraphInstantiate(&exec, graph, 0);
       cudaGraphDestroy(graph);
       cudaGraphLaunch(exec, lab.one);
-      cudaGraphExecDestroy(exec);  // which the launched graph outlives
+      cudaGraphExecDestroy(exec);  // the launched graph stays alive
       if (wait) cudaStreamSynchronize(lab.one);
       return lab.host[kLast];
     });
@@ -204,5 +204,5 @@ TEST(EmulatedStreams, ReportErrorsOfQueuedWorkWhenTheHostWaits) {
   unsetenv("GODWIT_EMULATED_STREAMS");
 }
 
-}  // namespace
+}  // namespace cuda_streams_test
 }  // namespace godwit

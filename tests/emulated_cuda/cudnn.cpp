@@ -188,7 +188,8 @@ Operation operation_of(const Descriptor& graph) {
 
 cudnnStatus_t finalize_graph(const Descriptor& d) {
   const auto& parts = d.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  if (!is_convolution(parts[0]->kind)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the first is no convolution");
+  if (!is_convolution(parts[0]->kind))
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "the first operation is not a convolution");
   const Operation op(*parts[0]);
   if (op.x.is_virtual || op.y.is_virtual || op.w.is_virtual != (parts.size() > 1))
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "only a result for another operation is virtual");
@@ -212,7 +213,7 @@ cudnnStatus_t finalize_tensor(const Descriptor& d) {
     if (e.dims[i] <= 0 || e.strides[i] <= 0)
       return refuse(CUDNN_STATUS_BAD_PARAM, "an extent or stride is not positive");
   if (e.alignment <= 0 || e.alignment % static_cast<int64_t>(bytes_of(e.type)) != 0)
-    return refuse(CUDNN_STATUS_BAD_PARAM, "the alignment is no multiple of an element");
+    return refuse(CUDNN_STATUS_BAD_PARAM, "the alignment is not a multiple of the element size");
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -232,7 +233,8 @@ cudnnStatus_t finalize_convolution(const Descriptor& d) {
 cudnnStatus_t finalize_operation(const Descriptor& d) {
   const Operation op(d);
   for (const Extents* e : {&op.w, &op.x, &op.y})
-    if (e->dims.size() != 2 + op.strides.size()) return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor has other extents");
+    if (e->dims.size() != 2 + op.strides.size())
+      return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor has another number of extents");
   if (op.x.c() % op.w.c() != 0 || op.w.n() % op.groups() != 0 || op.x.n() != op.y.n() || op.y.c() != op.w.n())
     return refuse(CUDNN_STATUS_BAD_PARAM, "channels or images do not fit");
   for (size_t i = 0; i < 2; ++i) {
@@ -243,10 +245,10 @@ cudnnStatus_t finalize_operation(const Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Like cuDNN 9.19, there is no engine for factors of two types, nor for float32 filter gradients of bfloat16 images in
-// one operation; with a copy as the second operation there is, unless a number of channels is odd. More graphs have no
-// engine, so that tests cover each detour: dilated groups, and bfloat16 with an odd number of output channels. Odd
-// means not a multiple of 8.
+// As in cuDNN 9.19, there is no engine for factors of two types, nor for float32 filter gradients of bfloat16 images in
+// one operation. With a copy as the second operation there is an engine, unless a number of channels is odd. Odd means
+// not a multiple of 8. More graphs have no engine, so that tests cover each fallback: dilated groups, and bfloat16 with
+// an odd number of output channels.
 cudnnStatus_t finalize_heuristics(const Descriptor& d) {
   const Operation op = operation_of(d.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
   if (op.groups() > 1 && op.dilations[0] > 1) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "dilated groups");
@@ -399,7 +401,7 @@ void cudnnGetLastErrorString(char* message, size_t size) {
 size_t cudnnGetVersion() { return emulated_dnn::version; }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (emulated::used_bytes() + (1 << 20) > emulated::total_bytes)
-    return refuse(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "no room for the handle");
+    return refuse(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, "not enough memory for the handle");
   return *handle = new cudnnContext, CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return delete handle, CUDNN_STATUS_SUCCESS; }
@@ -448,7 +450,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   Descriptor& d = *raw(descriptor);
   if (refused_by_test("Finalize", d.kind)) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a test's finalize");
   const auto all = rules(d.kind);
-  if (all.empty()) return refuse(CUDNN_STATUS_BAD_PARAM, "made by heuristics alone");
+  if (all.empty()) return refuse(CUDNN_STATUS_BAD_PARAM, "only heuristics create this descriptor");
   for (const Rule& rule : all)
     if (!rule.optional && !d.values.contains(rule.name) && !d.parts.contains(rule.name))
       return refuse(CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string(rule.name) + " is not set");
@@ -477,7 +479,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     for (int64_t i = 0; i < std::min(requested, *count); ++i) {
       Descriptor& config = *raw(static_cast<cudnnBackendDescriptor_t*>(values)[i]);
       if (config.kind != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || config.finalized)
-        return refuse(CUDNN_STATUS_BAD_PARAM, "results need fresh configurations");
+        return refuse(CUDNN_STATUS_BAD_PARAM, "results need new configurations");
       config.parts[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] = d.parts.at(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
       config.engine = engines[static_cast<size_t>(i)];
       config.finalized = true;
@@ -498,7 +500,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
   }
   if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
       d.kind == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
-    *count = requested > 0 && has_knob(d.engine) ? 1 : 0;  // cuDNN 9.19 too counts nothing if nothing is requested
+    *count = requested > 0 && has_knob(d.engine) ? 1 : 0;  // like cuDNN 9.19, 0 if none is requested
     if (*count == 0) return CUDNN_STATUS_SUCCESS;
     Descriptor& knob = *raw(*static_cast<cudnnBackendDescriptor_t*>(values));
     if (knob.kind != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR)
@@ -548,7 +550,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const auto bytes = static_cast<size_t>(workspace_of(config.engine));
   auto* room = reinterpret_cast<std::byte*>(with.value(CUDNN_ATTR_VARIANT_PACK_WORKSPACE));
   if (bytes > 0 && !emulated::in_device_memory(room, bytes))
-    return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the workspace is not the device's");
+    return refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "the workspace is not in device memory");
   const Operation op = operation_of(config.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
   const auto& uids = with.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto& pointers = with.values.at(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);

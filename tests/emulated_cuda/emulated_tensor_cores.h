@@ -8,7 +8,9 @@
 
 namespace godwit {
 
-inline float half_of_word(uint32_t word, int half) { return detail::bf16_value(static_cast<uint16_t>(word >> 16 * half)); }
+inline float half_of_word(uint32_t word, int half) {
+  return detail::bf16_value(static_cast<uint16_t>(word >> 16 * half));
+}
 
 inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Words {
@@ -49,7 +51,7 @@ inline void load_transposes(uint32_t (&words)[4], const void* row) {
 
 inline void copy_async(void* to, const void* from, bool there) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
-    emulated::stop("an asynchronous copy that is not aligned to 16 bytes");
+    emulated::stop("an asynchronous copy is not aligned to 16 bytes");
   emulated::start_copy(to, there ? from : nullptr);
 }
 inline void await_copies() { emulated::await_copies(); }

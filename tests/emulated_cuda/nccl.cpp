@@ -1,6 +1,6 @@
 // Calls return ncclInProgress, and the work enters the stream only when ncclCommGetAsyncError() is polled. A collective
-// waits at the head of its stream until those of all ranks do. It fails if the ranks call different ones, or share a
-// GPU. Sums run in rank order.
+// waits at the head of its stream until the matching collectives of all ranks do so. A collective fails if the ranks
+// call different collectives or share a GPU. Sums run in rank order.
 #include "nccl.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Call {
 };
 using Calls = std::vector<Call>;  // of one group
 
-// The calls with one number in the order of the ranks' calls.
+// The n-th calls of all ranks.
 struct Collective {
   std::vector<Calls> of_ranks;
   std::vector<bool> submitted, arrived, aborted;  // [rank]
@@ -47,7 +47,7 @@ struct World {
   std::string text;
 };
 
-std::mutex mutex;  // of everything here
+std::mutex mutex;  // of all worlds and communicators
 std::map<std::string, std::shared_ptr<World>> worlds;
 
 size_t bytes_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclFloat64 ? 8 : 4; }
@@ -170,7 +170,7 @@ void run_messages(const std::vector<Calls>& of_ranks) {
         const Call *const sent = nth(from, Kind::send, to, n), *const received = nth(to, Kind::receive, from, n);
         if (!sent && !received) break;
         if (!sent || !received || sent->count != received->count || sent->type != received->type)
-          emulated::stop("NCCL: a message is sent and not received as such, or received and not sent");
+          emulated::stop("NCCL: a send or a receive has no matching call");
         const size_t bytes = sent->count * bytes_of(sent->type);
         emulated::note_read(sent->in, bytes);
         const auto* const begin = static_cast<const std::byte*>(sent->in);
@@ -202,7 +202,7 @@ struct ncclComm {
 
 namespace {
 
-constexpr int kPolls = 2;    // until a call has succeeded
+constexpr int kPolls = 2;    // polls until a call has succeeded
 thread_local int depth = 0;  // of groups
 thread_local std::vector<std::pair<ncclComm_t, cudaStream_t>> in_group;
 thread_local std::map<ncclComm_t, Calls> calls_in_group;
@@ -240,7 +240,7 @@ ncclResult_t submit(ncclComm_t comm, cudaStream_t stream, Calls calls) {
   World& world = *comm->world;
   if (world.error != ncclSuccess) return world.error;
   if (!comm->connected || comm->finalized || comm->polls > 0)
-    return fail(world, ncclInvalidUsage, "a call before ncclCommGetAsyncError() told the success of the last one");
+    return fail(world, ncclInvalidUsage, "a call before ncclCommGetAsyncError() reported the success of the last call");
   comm->pending = std::move(calls);
   comm->stream = stream;
   comm->polls = kPolls;

@@ -70,7 +70,7 @@ Watched& watched() {
   return *all;
 }
 
-// What the calling thread runs.
+// The running item and kernel thread of the calling thread.
 struct Now {
   bool active = false, reported = false;
   Access self;
@@ -143,7 +143,7 @@ void report(const Shadow& shadow, size_t offset, const Access& first, bool first
   std::abort();
 }
 
-// Whether the running item was queued after an item, or waited for it.
+// Whether an item has happened before the running item.
 bool after(uint32_t item) {
   if (now.known != item) {
     const Origin& origin = watched().items[item];
@@ -165,8 +165,8 @@ bool happened_before(const Access& a, bool shared) {
          (a.thread / 32 == self.thread / 32 && a.warp_barriers < self.warp_barriers);
 }
 
-// Keeps readers of different blocks and warps: an access that conflicts with one reader left out then conflicts with
-// another one too.
+// Keeps readers of different blocks and warps: an access that conflicts with a dropped reader then conflicts with a
+// kept reader too.
 void add_read(Cell& cell, bool shared) {
   for (Access& read : cell.reads)
     if (same_thread(read) || happened_before(read, shared)) {
@@ -261,7 +261,7 @@ void begin_item(const Item& item, unsigned stream, const Clock& clock) {
   now.memory = nullptr;
   now.block = &block;
   now.known = 0;
-  // Kernels often read their indices. These variables lie beside each other, if the compiler has put them so.
+  // Kernels often read their indices. Accesses to these variables are ignored if the compiler has placed them together.
   const auto [first, last] =
       std::minmax({reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
                    reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)});
@@ -287,7 +287,7 @@ void note_atomic(const void* at, size_t bytes, const void* place) { access(at, b
 
 }  // namespace emulated
 
-// The calls of code that is compiled with -fsanitize=thread.
+// Functions that code compiled with -fsanitize=thread calls.
 #define GODWIT_ACCESS(bytes)                                                                                        \
   extern "C" void __tsan_read##bytes(void* at) { emulated::access(at, bytes, false, __builtin_return_address(0)); } \
   extern "C" void __tsan_write##bytes(void* at) { emulated::access(at, bytes, true, __builtin_return_address(0)); }
@@ -305,7 +305,7 @@ extern "C" void __tsan_write_range(void* at, size_t bytes) {
 extern "C" void __tsan_init() {}
 extern "C" void __tsan_vptr_update(void*, void*) {}
 extern "C" void __tsan_vptr_read(void*) {}
-// Of host code beside the kernels.
+// Called by host code in the files of kernels.
 extern "C" unsigned __tsan_atomic32_fetch_add(volatile void* at, unsigned value, int) {
   return __atomic_fetch_add(static_cast<volatile unsigned*>(at), value, __ATOMIC_SEQ_CST);
 }

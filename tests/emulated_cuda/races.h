@@ -16,7 +16,7 @@ namespace emulated {
 
 inline std::function<void(const std::string&)> on_race;  // tests: called instead of ending the process
 
-void watch(void* data, size_t bytes);  // device memory, from its allocation until unwatch()
+void watch(void* data, size_t bytes);  // checks accesses to this device memory until unwatch()
 void unwatch(void* data);
 // The calling thread runs an item of a stream, after all items in `clock`, whose element `stream` is the item's
 // position.
@@ -24,7 +24,7 @@ void begin_item(const Item& item, unsigned stream, const Clock& clock);
 void end_item();
 // The calling thread continues this thread of a kernel, which has passed these numbers of barriers.
 void begin_thread(unsigned block, unsigned thread, unsigned block_barriers, unsigned warp_barriers);
-void set_stacks(const void* begin, size_t bytes);  // of the calling thread's fibers; their accesses are ignored
+void set_stacks(const void* begin, size_t bytes);  // ignores the stacks of the calling thread's fibers
 // An access of the running item.
 void note_read(const void* at, size_t bytes);
 void note_write(const void* at, size_t bytes);

@@ -21,7 +21,7 @@ struct State {
   std::vector<Stream*> streams;
   std::vector<unsigned> positions;  // [stream number] -> position of its last item
   std::vector<unsigned> unused;     // stream numbers
-  Clock synchronized;               // what the host has waited for
+  Clock synchronized;               // work that the host has waited for
   unsigned seed = 0;                // 0: work runs as soon as it is queued
   std::mt19937 random;
   std::set<std::pair<int, const void*>> loaded;  // kernels of devices

@@ -25,7 +25,7 @@ struct Mark {
   bool done = false;
   Clock clock = {};  // of the stream at this point, once done
   double time = 0;   // emulated time of the stream in milliseconds at this point, once done
-  std::chrono::steady_clock::time_point when = {};  // it was done
+  std::chrono::steady_clock::time_point when = {};  // time at which it was done
 };
 
 struct Item {
@@ -35,9 +35,9 @@ struct Item {
   std::shared_ptr<Mark> wait = nullptr, mark = nullptr;
   std::span<std::byte> host = {};  // page-locked memory that the item reads, or writes if `to_host`
   bool to_host = false;
-  std::shared_ptr<Clock> meeting = nullptr;  // of items that wait for each other: what has happened before any of them
+  std::shared_ptr<Clock> meeting = nullptr;  // of items that wait for each other: work before any of them
   std::array<void*, 12> callers = {};        // of the host, when it queued deferred work
-  Clock synchronized = {};                   // what the host had waited for when it queued the item
+  Clock synchronized = {};                   // work that the host had waited for when it queued the item
 };
 
 // The work queued on a stream since its capture began.
@@ -71,8 +71,8 @@ void await(const Mark& mark);  // returns when the mark is done
 cudaError_t await(Stream& stream);
 void await_device(int device);
 cudaError_t query(Stream& stream);  // cudaErrorNotReady if items remain; runs an item
-bool query(const Mark& mark);         // runs nothing, and does not count as a wait of the host
-void progress();                      // runs an item of any stream, as a GPU does while the host waits for something else
+bool query(const Mark& mark);       // runs nothing, and does not count as a wait of the host
+void progress();                    // runs an item of any stream, as a GPU does while the host waits elsewhere
 // The first launch of a kernel on a device loads it, and waits until no item there waits for other ranks. Ends the
 // process if this takes longer than `loading_limit`.
 void load(const void* kernel, int device);

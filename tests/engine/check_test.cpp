@@ -6,7 +6,7 @@
 #include <memory>
 
 namespace godwit {
-namespace {
+namespace check_test {
 
 TEST(Check, ThrowsTheMessagePartsAndTheCallSite) {
   int line = 0;
@@ -46,5 +46,5 @@ TEST(Check, FormatsTheMessageOnlyOnFailure) {
 
 TEST(Check, ErrorIsARuntimeError) { EXPECT_THROW(fail("x"), std::runtime_error); }
 
-}  // namespace
+}  // namespace check_test
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Files of choices: what is recorded stays, for all threads and later runs; damaged files never cause an error.
+// Files of choices: recorded choices stay for all threads and later runs; corrupt files never cause an error.
 #include "engine/choice_file.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace choice_file_test {
 
 using ::testing::HasSubstr;
 using Values = std::map<std::string, std::string>;
@@ -175,5 +175,5 @@ TEST(CacheFolder, FollowsTheEnvironment) {
   EXPECT_EQ(cache_folder(), "");
 }
 
-}  // namespace
+}  // namespace choice_file_test
 }  // namespace godwit

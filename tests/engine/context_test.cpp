@@ -10,7 +10,7 @@
 #endif
 
 namespace godwit {
-namespace {
+namespace context_test {
 
 TEST(Context, GuardsNestAndRestore) {
   const int outer_rank = context().rank, outer_threads = context().threads;
@@ -74,5 +74,5 @@ TEST(Context, HasOneThreadWithoutOpenMp) {
 }
 #endif
 
-}  // namespace
+}  // namespace context_test
 }  // namespace godwit

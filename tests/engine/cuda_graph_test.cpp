@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_graph_test {
 
 using ::testing::HasSubstr;
 using How = CudaGraphCache::How;
@@ -120,5 +120,5 @@ TEST_F(CudaGraphs, BelongToTheThreadThatMadeThem) {
               HasSubstr("run() must be called on the thread and device of the constructor"));
 }
 
-}  // namespace
+}  // namespace cuda_graph_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_host_reads_test {
 
 class CudaHostReads : public OnGpu {};
 
@@ -92,5 +92,5 @@ TEST_F(CudaHostReads, TakesValuesOfAnotherThread) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_host_reads_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_test {
 
 using ::testing::HasSubstr;
 
@@ -216,5 +216,5 @@ TEST_F(CudaTensor, HighPriorityStreamsRunFirst) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_test
 }  // namespace godwit

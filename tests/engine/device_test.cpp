@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace device_test {
 
 using ::testing::HasSubstr;
 
@@ -46,5 +46,5 @@ TEST(Device, TheCpuIsAlwaysAvailable) {
   EXPECT_THAT(error_of([&] { x.cuda_data<float>(); }), HasSubstr("tensor [3] of float32 is on the CPU"));
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace godwit

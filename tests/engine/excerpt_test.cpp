@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace godwit {
-namespace {
+namespace excerpt_test {
 
 TEST(Excerpt, KeepsOrdinaryText) {
   for (const char* text : {"", "bert.encoder.layer.0", "naïve 漢字 😀", "a\\b"}) {
@@ -45,5 +45,5 @@ TEST(Excerpt, ListsTheFirstEntries) {
   EXPECT_EQ(excerpts({"a", "b", "c", "d"}, 2), "a, b and 2 more");
 }
 
-}  // namespace
+}  // namespace excerpt_test
 }  // namespace godwit

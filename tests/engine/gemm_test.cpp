@@ -11,7 +11,7 @@
 #include "engine/philox.h"
 
 namespace godwit {
-namespace {
+namespace gemm_test {
 
 template <class T>
 std::vector<T> random_values(int64_t n, uint32_t name) {
@@ -130,5 +130,5 @@ TEST(GemmThreads, Float64GivesTheSameBitsOnAnyThreadCount) {
 
 TEST(KernelLibrary, ReportsItsVersion) { EXPECT_NE(kernel_library().find_first_of("0123456789"), std::string::npos); }
 
-}  // namespace
+}  // namespace gemm_test
 }  // namespace godwit

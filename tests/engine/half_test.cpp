@@ -10,7 +10,7 @@
 #include "engine/tensor.h"
 
 namespace godwit {
-namespace {
+namespace half_test {
 
 const float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -79,5 +79,5 @@ TEST(HalfTensor, ConvertsAndReadsValues) {
   EXPECT_EQ(Tensor({3}, DType::bf16).bytes(), 6);
 }
 
-}  // namespace
+}  // namespace half_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace godwit {
-namespace {
+namespace includes_test {
 
 namespace fs = std::filesystem;
 
@@ -134,5 +134,5 @@ TEST(Includes, ThirdPartyHeadersStayInSources) {
   }
 }
 
-}  // namespace
+}  // namespace includes_test
 }  // namespace godwit

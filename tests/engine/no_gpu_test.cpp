@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace no_gpu_test {
 
 using ::testing::HasSubstr;
 
@@ -30,5 +30,5 @@ TEST(Graphs, AThreadWithoutAGpuIsRefused) {
   EXPECT_TRUE(called);
 }
 
-}  // namespace
+}  // namespace no_gpu_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace parallel_test {
 
 TEST(ParallelFor, CoversEveryIndexOnceInAlignedRanges) {
   for (int threads : {1, 2, 3, 8}) {
@@ -61,5 +61,5 @@ TEST(ParallelFor, Nests) {
   EXPECT_EQ(sum, 1000);
 }
 
-}  // namespace
+}  // namespace parallel_test
 }  // namespace godwit

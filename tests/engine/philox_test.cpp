@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace godwit {
-namespace {
+namespace philox_test {
 
 using Words = std::array<uint32_t, 4>;
 
@@ -106,5 +106,5 @@ TEST(RandomStream, UniformAndNormalHaveTheExpectedMoments) {
   EXPECT_NEAR(fourth / n, 3, 5 * sigma * std::sqrt(96.0));
 }
 
-}  // namespace
+}  // namespace philox_test
 }  // namespace godwit

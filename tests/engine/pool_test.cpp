@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace pool_test {
 
 TEST(Pool, BlocksAreAlignedAndReused) {
   Pool pool;
@@ -208,5 +208,5 @@ TEST(Pool, IsThreadSafe) {
   EXPECT_EQ(pool->stats().bytes_in_use, 0);
 }
 
-}  // namespace
+}  // namespace pool_test
 }  // namespace godwit

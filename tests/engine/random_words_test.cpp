@@ -8,7 +8,7 @@
 #include "engine/philox.h"
 
 namespace godwit {
-namespace {
+namespace random_words_test {
 
 TEST(RandomWords, EqualTheWordOfEachElement) {
   const std::vector<int64_t> begins{0, 1, 2, 3, 1021, (int64_t{1} << 33) - 5};  // the last one is beyond 2³¹ counters
@@ -28,5 +28,5 @@ TEST(RandomWords, EqualTheWordOfEachElement) {
   hwy::SetSupportedTargetsForTest(0);
 }
 
-}  // namespace
+}  // namespace random_words_test
 }  // namespace godwit

@@ -16,7 +16,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace safetensors_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -372,5 +372,5 @@ TEST(Safetensors, NamesTheTensorThatDoesNotFitInMemory) {
               AllOf(HasSubstr(folder / "x: tensor big: "), HasSubstr("out of memory: 8796093022208 bytes")));
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace godwit

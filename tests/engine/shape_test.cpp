@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace shape_test {
 
 TEST(Shape, CountsAndPrints) {
   EXPECT_EQ(Shape().numel(), 1);
@@ -36,5 +36,5 @@ TEST(Shape, RefusesInvalidExtents) {
   EXPECT_EQ((Shape{1, most}).numel(), most);
 }
 
-}  // namespace
+}  // namespace shape_test
 }  // namespace godwit

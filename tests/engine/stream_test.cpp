@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace stream_test {
 
 TEST(Stream, RunsTasksInOrderOnOneOtherThread) {
   Stream stream;
@@ -103,5 +103,5 @@ TEST(Stream, SeveralThreadsMaySubmit) {
   EXPECT_EQ(sum, 1000);
 }
 
-}  // namespace
+}  // namespace stream_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace tensor_test {
 
 using testing::HasSubstr;
 
@@ -178,12 +178,13 @@ TEST(Tensor, DetachedTensorsUseMemoryThatTheyAreGiven) {
   row.fill(5);
   EXPECT_EQ(x.item(2), 5);
   EXPECT_EQ(x.item(1), 3);
-  EXPECT_NE(error_of([&] { x.attach(Tensor({7})); }).find("both must be whole tensors of one size"), std::string::npos);
+  EXPECT_NE(error_of([&] { x.attach(Tensor({7})); }).find("expected two whole tensors of one type and size"),
+            std::string::npos);
   x.detach();
   EXPECT_EQ(context().pool->stats().bytes_in_use, before);
   EXPECT_NE(error_of([&] { (void)x.item(2); }).find("has no memory now"), std::string::npos);
   EXPECT_NE(error_of([&] { Tensor({4}).detach(); }).find("only attached memory"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace tensor_test
 }  // namespace godwit

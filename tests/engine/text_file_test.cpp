@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace text_file_test {
 
 TEST(TextFile, IsReadUpToItsLimit) {
   const TempFolder folder;
@@ -30,5 +30,5 @@ TEST(TextFile, ErrorsNameThePathAndEndWithTheHint) {
             folder.str() + ": is a folder; expected x");
 }
 
-}  // namespace
+}  // namespace text_file_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace thread_start_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -18,5 +18,5 @@ TEST(ThreadStart, StreamNamesTheThreadThatDidNotStart) {
               AllOf(HasSubstr("cannot start"), HasSubstr("Resource temporarily unavailable"), HasSubstr("ulimit -u")));
 }
 
-}  // namespace
+}  // namespace thread_start_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace godwit {
-namespace {
+namespace utf8_test {
 
 using testing::ElementsAre;
 
@@ -41,5 +41,5 @@ TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
   EXPECT_THAT(lengths("\xf0\x9f\x98"), ElementsAre(-3));
 }
 
-}  // namespace
+}  // namespace utf8_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "engine/row_sum.h"
 
 namespace godwit {
-namespace {
+namespace vector_math_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -68,5 +68,5 @@ TEST(RowSum, IsAccurateForEveryLengthAndHasTheSameBitsForEveryVectorWidth) {
   }
 }
 
-}  // namespace
+}  // namespace vector_math_test
 }  // namespace godwit

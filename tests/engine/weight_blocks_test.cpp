@@ -14,7 +14,7 @@
 
 using namespace godwit;
 
-namespace {
+namespace weight_blocks_test {
 
 // Random numbers, midpoints between two bfloat16 values, and non-finite values.
 Tensor some_weights(int64_t rows, int64_t columns) {
@@ -89,4 +89,4 @@ TEST(WeightBlocks, NamesWeightsThatDoNotFit) {
   EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 32, 64, DType::f32, to.raw()), Error);
 }
 
-}  // namespace
+}  // namespace weight_blocks_test

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace godwit {
-namespace {
+namespace wrap_test {
 
 TEST(Wrap, BreaksLinesBefore101Columns) {
   const std::string word(31, 'x');
@@ -20,5 +20,5 @@ TEST(Wrap, KeepsLongLabelsAndLongWords) {
   EXPECT_EQ(wrap("label: ", 4, {word}, " "), "label:\n    " + word + "\n");
 }
 
-}  // namespace
+}  // namespace wrap_test
 }  // namespace godwit

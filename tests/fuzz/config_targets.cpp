@@ -1,4 +1,4 @@
-// Configurations: JSON, command lines, HuggingFace's config.json, what a launcher says, files of choices.
+// Configurations: JSON, command lines, HuggingFace's config.json, variables of a launcher, files of choices.
 #include <cstdlib>
 #include <sstream>
 
@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(Input input, size_t most) {
   return lines;
 }
 
-// The options that all programs have, and two of its own.
+// The options of all programs, and two more.
 struct SmallConfig : CommonConfig {
   void check_together() const override {}
   void describe(OptionList& list) override {

@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit::fuzz {
-namespace {
+namespace corpus_test {
 
 namespace fs = std::filesystem;
 
@@ -39,5 +39,5 @@ TEST(Corpus, EmptyAndUniformInputs) {
         EXPECT_NO_THROW(run(target, Bytes(size, value))) << target.name << ", " << size << " bytes " << int{value};
 }
 
-}  // namespace
+}  // namespace corpus_test
 }  // namespace godwit::fuzz

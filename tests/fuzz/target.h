@@ -1,4 +1,4 @@
-// Fuzz targets: each gives bytes from outside to one reader. libFuzzer (fuzz.cpp) and corpus_test.cpp run them.
+// Fuzz targets: each passes untrusted bytes to one reader. libFuzzer (fuzz.cpp) and corpus_test.cpp run them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -35,9 +35,9 @@ inline void require(bool holds, const char* property) {
   if (!holds) throw std::logic_error(std::string("fuzz: does not hold: ") + property);
 }
 
-std::string folder();                          // of this process, in memory where the system has /dev/shm
-std::string path_of(const std::string& name);  // in this folder
-// Writes a file there; returns its path.
+std::string folder();                          // a folder of this process, in memory if the system has /dev/shm
+std::string path_of(const std::string& name);  // path in folder()
+// Writes a file to folder(); returns its path.
 std::string file_of(const Input& input, const std::string& name = "input");
 
 }  // namespace godwit::fuzz

@@ -1,4 +1,4 @@
-// Texts: data sets, vocabularies, tokenizers.
+// Texts: datasets, vocabularies, tokenizers.
 #include <algorithm>
 
 #include "data/file.h"

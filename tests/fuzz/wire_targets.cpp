@@ -15,7 +15,7 @@
 namespace godwit::fuzz {
 namespace {
 
-// As many values as asked for, 0 beyond the end of the input.
+// `count` values of the input; 0 beyond its end.
 template <class T>
 std::vector<T> values_of(const Input& input, int64_t count) {
   std::vector<T> values(static_cast<size_t>(count));
@@ -52,7 +52,7 @@ Chosen chosen(Input& input, int compressors) {
   }
 }
 
-// A damaged payload.
+// A corrupt payload.
 void payload(Input input) {
   const auto [compressor, n] = chosen(input, 8);
   const std::vector<uint32_t> words = values_of<uint32_t>(input, compressor->payload_words(n));

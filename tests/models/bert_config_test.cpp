@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace bert_config_test {
 
 using nlohmann::json;
 using ::testing::AllOf, ::testing::HasSubstr;
@@ -159,15 +159,15 @@ TEST(BertConfig, HashDependsOnEveryFieldExceptTheSeed) {
 
 TEST(BertConfig, NamesTheInvalidField) {
   EXPECT_THAT(error_for(R"({"hidden_size": "768"})"), AllOf(HasSubstr("hidden_size"), HasSubstr("\"768\"")));
-  EXPECT_THAT(error_for(R"({"hidden_size": 7.5})"), HasSubstr("hidden_size must be a whole number, it is 7.5"));
-  EXPECT_THAT(error_for(R"({"hidden_size": 18446744073709551615})"), HasSubstr("hidden_size must be a whole number"));
+  EXPECT_THAT(error_for(R"({"hidden_size": 7.5})"), HasSubstr("hidden_size must be an integer, it is 7.5"));
+  EXPECT_THAT(error_for(R"({"hidden_size": 18446744073709551615})"), HasSubstr("hidden_size must be an integer"));
   EXPECT_THAT(error_for(R"({"hidden_size": 0})"), HasSubstr("hidden_size must be from 1 to"));
   EXPECT_THAT(error_for(R"({"vocab_size": -5})"), HasSubstr("vocab_size must be from 1 to"));
   EXPECT_THAT(error_for(R"({"num_hidden_layers": 100000000000})"), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(error_for(R"({"num_attention_heads": 7})"), HasSubstr("num_attention_heads 7"));
   EXPECT_THAT(error_for(R"({"hidden_act": "gelu_ne"})"), AllOf(HasSubstr("gelu_ne"), HasSubstr("mean 'gelu_new'")));
-  EXPECT_THAT(error_for(R"({"hidden_act": "silu"})"), HasSubstr("'silu' is not computed here"));
-  EXPECT_THAT(error_for(R"({"hidden_act": 1})"), HasSubstr("hidden_act must be a text"));
+  EXPECT_THAT(error_for(R"({"hidden_act": "silu"})"), HasSubstr("'silu' is not supported"));
+  EXPECT_THAT(error_for(R"({"hidden_act": 1})"), HasSubstr("hidden_act must be a string"));
   EXPECT_THAT(error_for(R"({"hidden_dropout_prob": 1})"), HasSubstr("hidden_dropout_prob must be in [0, 1)"));
   EXPECT_THAT(error_for(R"({"attention_probs_dropout_prob": -0.1})"), HasSubstr("attention_probs_dropout_prob"));
   EXPECT_THAT(error_for(R"({"classifier_dropout": 2})"), HasSubstr("classifier_dropout"));
@@ -225,7 +225,7 @@ TEST(BertConfig, RefusesContradictoryClasses) {
   EXPECT_THAT(error(names + R"("label2id": {"no": "0", "yes": 1}})"), HasSubstr("label2id"));
   EXPECT_THAT(error(names + R"("label2id": ["no", "yes"]})"), HasSubstr("label2id"));
   EXPECT_THAT(error(names + R"("num_labels": 3})"), AllOf(HasSubstr("num_labels"), HasSubstr("3"), HasSubstr("2")));
-  EXPECT_THAT(error(R"({"id2label": {"0": "no", "1": "no"}})"), HasSubstr("\"no\" stands for both 0 and 1"));
+  EXPECT_THAT(error(R"({"id2label": {"0": "no", "1": "no"}})"), HasSubstr("\"no\" is the name of both 0 and 1"));
 }
 
 TEST(BertConfig, RefusesOtherProblemTypes) {
@@ -243,7 +243,7 @@ TEST(BertConfig, RefusesInvalidFiles) {
   EXPECT_THAT(error_for(std::string(100000, '[')), HasSubstr("nested"));
   EXPECT_THAT(error_for("{\"hidden_act\": \"\xff\"}"), HasSubstr("not valid JSON"));
   TempFolder folder;
-  EXPECT_THAT(error_of([&] { read_bert_config(folder.str()); }), HasSubstr("config.json: is not there"));
+  EXPECT_THAT(error_of([&] { read_bert_config(folder.str()); }), HasSubstr("config.json: does not exist"));
   std::filesystem::create_directories(folder / "x/config.json");
   EXPECT_THAT(error_of([&] { read_bert_config(folder / "x"); }), HasSubstr("not a regular file"));
 }
@@ -254,5 +254,5 @@ TEST(BertConfig, NamedSizes) {
   EXPECT_THAT(error_of([] { bert_config("bert-bsae"); }), HasSubstr("bert_base"));
 }
 
-}  // namespace
+}  // namespace bert_config_test
 }  // namespace godwit

@@ -9,11 +9,11 @@
 namespace godwit::bert_golden {
 
 using nlohmann::json;
-using testing::on_rank, testing::Outputs, testing::table;
+using test::on_rank, test::Outputs, test::table;
 
 // The inputs of make_bert_golden.py: texts of different lengths, padded with id 0.
 struct Golden {
-  json file = testing::read_golden("bert.json");
+  json file = test::read_golden("bert.json");
   int64_t length = file["length"], batch = std::ssize(file["lengths"]), n = batch * length;
   BertConfig config;
   TextInput input;
@@ -70,7 +70,7 @@ inline Var run_head(const BertForSequenceClassification& model, const Golden& go
 }
 
 template <class Model>
-testing::Forward forward_of(const Model& model, const Golden& golden) {
+test::Forward forward_of(const Model& model, const Golden& golden) {
   return [&](Outputs* outputs) {
     Outputs found;
     const Var loss = run_head(model, golden, &found);
@@ -91,13 +91,13 @@ void expect_golden(Communicator& comm, DType dtype) {
   const json& expected = golden.file["heads"][name];
   golden.config.hidden_act = expected["hidden_act"];
   const Model model(golden.config);
-  testing::expect_training(model, golden.file, expected, dtype, comm, forward_of(model, golden));
+  test::expect_training(model, golden.file, expected, dtype, comm, forward_of(model, golden));
 }
 
 inline void expect_bfloat16_near_float64(Communicator& comm) {
   const Golden golden(DType::bf16);
   const BertForPreTraining model(golden.config);
-  testing::expect_bfloat16_training(model, golden.file, golden.file["heads"]["BertForPreTraining"], comm,
+  test::expect_bfloat16_training(model, golden.file, golden.file["heads"]["BertForPreTraining"], comm,
                                     forward_of(model, golden));
 }
 

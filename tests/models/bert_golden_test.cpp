@@ -4,7 +4,7 @@
 #include "models/pretrained.h"
 
 namespace godwit {
-namespace {
+namespace bert_golden_test {
 
 using bert_golden::expect_golden_on;
 
@@ -42,5 +42,5 @@ TEST(BertGolden, HiddenStatesOfAFolder) {
     ASSERT_NEAR(pooled.value().item(i), expected.at("pooled").item(i), 1e-5) << i;
 }
 
-}  // namespace
+}  // namespace bert_golden_test
 }  // namespace godwit

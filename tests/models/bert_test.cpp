@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace bert_test {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -192,7 +192,7 @@ TEST(BertModel, NamesMalformedInputs) {
   EXPECT_THAT(error([](TextInput& in) { in = texts(13); }),
               AllOf(HasSubstr("13"), HasSubstr("max_position_embeddings is 12")));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[7] = 50; }),
-              HasSubstr("id [1, 2] is 50, it must be in [0, vocab_size 50)"));
+              HasSubstr("id [1, 2] is 50, expected [0, vocab_size 50)"));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[0] = -1; }), HasSubstr("id [0, 0] is -1"));
   EXPECT_THAT(error([](TextInput& in) { in.token_type_ids.data<int32_t>()[1] = 2; }), HasSubstr("type_vocab_size 2"));
   EXPECT_THAT(error([](TextInput& in) { in.token_type_ids = in.token_type_ids.view({5, 2}); }), HasSubstr("token_type_ids must be"));
@@ -205,5 +205,5 @@ TEST(BertModel, NamesMalformedInputs) {
   EXPECT_THAT(error_of([&] { Bert model_of(bad); }), HasSubstr("num_attention_heads 3"));
 }
 
-}  // namespace
+}  // namespace bert_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/models/image_golden.h"
 
 namespace godwit {
-namespace {
+namespace cuda_bert_golden_test {
 
 class CudaBertGolden : public ::testing::Test {
  protected:
@@ -22,5 +22,5 @@ TEST_F(CudaBertGolden, BertBfloat16StaysNearFloat64) {
   bert_golden::on_rank("cuda:0", bert_golden::expect_bfloat16_near_float64);
 }
 
-}  // namespace
+}  // namespace cuda_bert_golden_test
 }  // namespace godwit

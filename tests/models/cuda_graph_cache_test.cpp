@@ -11,7 +11,7 @@
 #include "optim/data_parallel.h"
 
 namespace godwit {
-namespace {
+namespace cuda_graph_cache_test {
 
 using How = CudaGraphCache::How;
 
@@ -172,5 +172,5 @@ TEST_F(CudaGraphCacheTest, BertWithDropoutTrainsAsWithoutGraphs) {
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder", .dtype = DType::bf16}, bert);
 }
 
-}  // namespace
+}  // namespace cuda_graph_cache_test
 }  // namespace godwit

@@ -3,7 +3,7 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_image_golden_test {
 
 using CudaGolden = OnGpu;
 
@@ -34,5 +34,5 @@ TEST_F(CudaGolden, ResNet20Bfloat16) {
   on_gpu([&] { image_golden::expect_golden("resnet20", DType::bf16, &bf16, /*steps=*/2); });
 }
 
-}  // namespace
+}  // namespace cuda_image_golden_test
 }  // namespace godwit

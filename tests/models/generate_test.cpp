@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace generate_test {
 
 using ::testing::HasSubstr;
 
@@ -19,7 +19,7 @@ constexpr SampleOptions kGreedy{.temperature = 0};
 TEST(Generate, GreedyEqualsTransformers) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   for (const auto& text : golden.file["greedy"]) {
     const auto prompt = text["prompt"].get<std::vector<int32_t>>();
     const auto expected = text["continuation"].get<std::vector<int32_t>>();
@@ -32,15 +32,15 @@ TEST(Generate, CacheEqualsTheWholeText) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     gpt2_golden::Golden golden(dtype);
     const Gpt2 model(golden.config);
-    testing::fill_by_formula(model);
+    test::fill_by_formula(model);
     const NoGrad no_grad;
     const Tensor ids = golden.ids.rows(0, 1);
-    const auto whole = testing::values(model.logits(model.forward(ids)).value());
+    const auto whole = test::values(model.logits(model.forward(ids)).value());
     KeyValueCache cache = model.make_cache(golden.config.n_positions);
     std::vector<double> parts;
     for (const auto& [first, count] : {std::pair(0, 5), {5, 1}, {6, 1}, {7, 5}}) {
       const Tensor part = ids.view({golden.length}).range(first, count).view({1, count});
-      for (const double x : testing::values(model.logits(model.forward(part, cache)).value())) parts.push_back(x);
+      for (const double x : test::values(model.logits(model.forward(part, cache)).value())) parts.push_back(x);
     }
     EXPECT_EQ(cache.length(), golden.length);
     ASSERT_EQ(parts.size(), whole.size());
@@ -53,7 +53,7 @@ TEST(Generate, CacheEqualsTheWholeText) {
 TEST(Generate, GoesOnBeyondThePositions) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   const int64_t positions = golden.config.n_positions;
   std::vector<int32_t> text{1, 2, 3};
   const auto found = generate(model, text, 3 * positions, golden.config.vocab_size, kGreedy);
@@ -77,7 +77,7 @@ TEST(Generate, GoesOnBeyondThePositions) {
 TEST(Generate, SameSeedSameText) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   const std::vector<int32_t> prompt{5, 6};
   const auto with = [&](uint64_t seed) {
     return generate(model, prompt, 14, golden.config.vocab_size, {.seed = seed});
@@ -89,7 +89,7 @@ TEST(Generate, SameSeedSameText) {
 TEST(Generate, DrawsOnlyTokensOfTheVocabulary) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   const std::vector<int32_t> prompt{1, 2};
   for (const int32_t token : generate(model, prompt, 50, 10, {.temperature = 100})) EXPECT_LT(token, 10);
 }
@@ -107,7 +107,7 @@ TEST(Generate, CacheHasTheSizeOfTheText) {
 TEST(Generate, StopsAfterTheEndToken) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   const auto text = golden.file["greedy"][0];
   const auto prompt = text["prompt"].get<std::vector<int32_t>>();
   const auto all = text["continuation"].get<std::vector<int32_t>>();
@@ -151,7 +151,7 @@ TEST(Generate, NamesInvalidInput) {
   };
   EXPECT_THAT(message({}), HasSubstr("the prompt is empty"));
   EXPECT_THAT(message(std::vector<int32_t>(17, 1)), HasSubstr("the prompt has 17 tokens, the model has 16 positions"));
-  EXPECT_THAT(message({3, 97}), HasSubstr("token [0, 1] is 97, it must be in [0, vocab_size 97)"));
+  EXPECT_THAT(message({3, 97}), HasSubstr("token [0, 1] is 97, expected [0, vocab_size 97)"));
   EXPECT_THAT(message({1}, {.temperature = -1}), HasSubstr("temperature must be finite and not negative, it is -1"));
   EXPECT_THAT(message({1}, {.top_k = -1}), HasSubstr("top_k must not be negative"));
   EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], it is 0"));
@@ -161,5 +161,5 @@ TEST(Generate, NamesInvalidInput) {
   EXPECT_THAT(error_of([&] { sample_token(bad, {}, 0); }), HasSubstr("the logit of token 1 is not a number"));
 }
 
-}  // namespace
+}  // namespace generate_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 
 #include "nn/module.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 inline uint32_t fnv1a(const std::string& text) {
   uint32_t hash = 0x811C9DC5u;
@@ -127,4 +127,4 @@ inline void expect_names(const nlohmann::json& golden, const nn::Module& model) 
   expect_list(golden["buffers"], model.buffers());
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

@@ -1,7 +1,7 @@
 #include "tests/models/image_golden.h"
 
 namespace godwit {
-namespace {
+namespace golden_test {
 
 using image_golden::expect_golden;
 
@@ -18,5 +18,5 @@ TEST(Golden, VggFloat32) {
 TEST(Golden, VitFloat64) { expect_golden("vit", DType::f64); }
 TEST(Golden, VitFloat32) { expect_golden("vit", DType::f32); }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace godwit

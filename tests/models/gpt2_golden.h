@@ -9,11 +9,11 @@
 namespace godwit::gpt2_golden {
 
 using nlohmann::json;
-using testing::table;
+using test::table;
 
 // The inputs of make_gpt2_golden.py.
 struct Golden {
-  json file = testing::read_golden("gpt2.json");
+  json file = test::read_golden("gpt2.json");
   int64_t batch = file["batch"], length = file["length"];
   Gpt2Config config;
   Tensor ids, labels;
@@ -31,8 +31,8 @@ struct Golden {
   }
 };
 
-inline testing::Forward forward_of(const Gpt2& model, const Golden& golden) {
-  return [&](testing::Outputs* outputs) {
+inline test::Forward forward_of(const Gpt2& model, const Golden& golden) {
+  return [&](test::Outputs* outputs) {
     const Var logits = model.logits(model.forward(golden.ids));
     if (outputs) *outputs = {{"logits", logits.value()}};
     return ops::softmax_cross_entropy(logits, golden.labels);
@@ -44,19 +44,19 @@ inline void expect_golden(Communicator& comm, const std::string& activation, DTy
   SCOPED_TRACE(activation);
   golden.config.activation_function = activation;
   const Gpt2 model(golden.config);
-  testing::expect_training(model, golden.file, golden.file["activations"][activation], dtype, comm,
+  test::expect_training(model, golden.file, golden.file["activations"][activation], dtype, comm,
                            forward_of(model, golden));
 }
 
 inline void expect_bfloat16_near_float64(Communicator& comm) {
   const Golden golden(DType::bf16);
   const Gpt2 model(golden.config);
-  testing::expect_bfloat16_training(model, golden.file, golden.file["activations"]["gelu_new"], comm,
+  test::expect_bfloat16_training(model, golden.file, golden.file["activations"]["gelu_new"], comm,
                                     forward_of(model, golden));
 }
 
 inline void expect_golden_on(const std::string& device, const std::string& activation, DType dtype) {
-  testing::on_rank(device, [&](Communicator& comm) { expect_golden(comm, activation, dtype); });
+  test::on_rank(device, [&](Communicator& comm) { expect_golden(comm, activation, dtype); });
 }
 
 }  // namespace godwit::gpt2_golden

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace gpt2_test {
 
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -45,7 +45,7 @@ TEST(Gpt2, InitialWeights) {
   config.vocab_size = 65, config.n_positions = 64;
   const auto model = make_gpt2(config);
   for (const Parameter& p : model->parameters()) {
-    const std::vector<double> x = testing::values(p.var.value());
+    const std::vector<double> x = test::values(p.var.value());
     double squares = 0;
     for (const double value : x) squares += value * value;
     const double deviation = std::sqrt(squares / static_cast<double>(x.size()));
@@ -70,7 +70,7 @@ TEST(Gpt2, DropoutUsesItsKey) {
   const Tensor ids = ids_of({1, 2, 3, 4, 5, 6, 7, 8}, 2);
   const auto out = [&](std::optional<uint32_t> step) {
     const DropoutContext run{.seed = 7, .step = step.value_or(0), .rank = 0};
-    return testing::values(model->forward(ids, step ? &run : nullptr).value());
+    return test::values(model->forward(ids, step ? &run : nullptr).value());
   };
   EXPECT_EQ(out(std::nullopt), out(std::nullopt));
   EXPECT_EQ(out(3), out(3));
@@ -81,9 +81,9 @@ TEST(Gpt2, DropoutUsesItsKey) {
 TEST(Gpt2, NamesInvalidInput) {
   const auto model = make_gpt2(small());
   const auto message = [&](const Tensor& ids) { return error_of([&] { model->forward(ids); }); };
-  EXPECT_EQ(message(ids_of({1, 2, 11, 4}, 2)), "gpt2: token [1, 0] is 11, it must be in [0, vocab_size 11)");
-  EXPECT_EQ(message(ids_of({1, -2}, 1)), "gpt2: token [0, 1] is -2, it must be in [0, vocab_size 11)");
-  EXPECT_EQ(message(ids_of({1, 2, 3, 4, 5, 6, 7}, 1)), "gpt2: a text of 7 tokens, n_positions is 6");
+  EXPECT_EQ(message(ids_of({1, 2, 11, 4}, 2)), "gpt2: token [1, 0] is 11, expected [0, vocab_size 11)");
+  EXPECT_EQ(message(ids_of({1, -2}, 1)), "gpt2: token [0, 1] is -2, expected [0, vocab_size 11)");
+  EXPECT_EQ(message(ids_of({1, 2, 3, 4, 5, 6, 7}, 1)), "gpt2: a text of 7 tokens exceeds n_positions 6");
   EXPECT_THAT(message(Tensor::zeros({2}, DType::i32)), HasSubstr("ids must be int32 [batch, length]"));
   KeyValueCache cache = model->make_cache(6);
   EXPECT_THAT(error_of([&] { model->forward(ids_of({1, 2}, 1), cache); }), HasSubstr("disable gradients"));
@@ -92,13 +92,13 @@ TEST(Gpt2, NamesInvalidInput) {
   EXPECT_EQ(error_of([&] {
               model->forward(ids_of({1, 2, 3}, 1), cache);
             }),
-            "gpt2: a text of 7 tokens, n_positions is 6");
-  EXPECT_THAT(error_of([&] { model->make_cache(7); }), HasSubstr("a cache for 7 tokens, n_positions is 6"));
+            "gpt2: a text of 7 tokens exceeds n_positions 6");
+  EXPECT_THAT(error_of([&] { model->make_cache(7); }), HasSubstr("a cache for 7 tokens exceeds n_positions 6"));
   KeyValueCache short_cache = model->make_cache(2);
   EXPECT_THAT(error_of([&] {
                 model->forward(ids_of({1, 2, 3}, 1), short_cache);
               }),
-              HasSubstr("3 tokens, the capacity is 2"));
+              HasSubstr("3 tokens exceed the capacity of 2"));
 }
 
 class Gpt2Weights : public ::testing::Test {
@@ -123,7 +123,7 @@ class Gpt2Weights : public ::testing::Test {
   static void expect_formula(const Gpt2& model) {
     for (const Parameter& p : model.parameters()) {
       const Tensor expected(p.var.shape());
-      testing::fill_by_formula(p.name, expected);
+      test::fill_by_formula(p.name, expected);
       EXPECT_EQ(p.var.value().to_vector<float>(), expected.to_vector<float>()) << p.name;
     }
   }
@@ -139,7 +139,7 @@ TEST_F(Gpt2Weights, LoadsAFolderOfTransformers) {
 
 TEST_F(Gpt2Weights, SavesTheFilesOfTransformers) {
   const Gpt2 model(config_);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   save_pretrained(folder_ / "new", model);
   const auto ours = load_safetensors(folder_ / "new/model.safetensors");
   ASSERT_EQ(ours.size(), file_.size());
@@ -202,7 +202,7 @@ TEST_F(Gpt2Weights, NamesOtherArchitecturesAndInvalidFields) {
   EXPECT_THAT(with("n_layer", 0), HasSubstr("n_layer must be from 1 to 4096, it is 0"));
   EXPECT_THAT(with("resid_pdrop", 1), HasSubstr("resid_pdrop must be in [0, 1), it is 1"));
   EXPECT_THAT(with("activation_function", "gelu_old"), HasSubstr("'gelu_old' is not supported"));
-  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be a whole number, it is \"many\""));
+  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be an integer, it is \"many\""));
 }
 
 TEST(Gpt2Config, DefaultsAreTransformers) {
@@ -215,5 +215,5 @@ TEST(Gpt2Config, DefaultsAreTransformers) {
   EXPECT_EQ(hash(config), hash(expected));
 }
 
-}  // namespace
+}  // namespace gpt2_test
 }  // namespace godwit

@@ -14,9 +14,9 @@
 namespace godwit::image_golden {
 
 using nlohmann::json;
-using testing::golden_images;
-using testing::golden_labels;
-using testing::summary;
+using test::golden_images;
+using test::golden_labels;
+using test::summary;
 
 // Allowed distance from PyTorch's float64 results, relative to the norm (samples: to the root mean square; losses: to
 // the first loss).
@@ -122,13 +122,13 @@ inline bool is_bias_before_batch_norm(const Parameter& p, const nn::Module& mode
 
 // Runs on the context's device, for at most `steps` steps.
 inline void expect_golden(const std::string& name, DType dtype, const Tolerance* given = nullptr, size_t steps = 10) {
-  const json golden = testing::read_golden(name + ".json");
+  const json golden = test::read_golden(name + ".json");
   const Tolerance tolerance = given                 ? *given
                               : dtype == DType::f64 ? kFloat64
                                                     : float32_tolerance(golden["float32_error"]);
   const int64_t batch = golden["batch"], size = golden["image"], classes = golden["classes"];
   const auto model = golden_model(name, classes, dtype);
-  testing::fill_by_formula(*model);
+  test::fill_by_formula(*model);
   const Var x(golden_images({batch, size, size, 3}, compute_dtype(dtype)).to(context().device));
   const Tensor labels = golden_labels(batch, static_cast<uint32_t>(classes));
 

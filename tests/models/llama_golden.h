@@ -14,11 +14,11 @@
 namespace godwit::llama_golden {
 
 using nlohmann::json;
-using testing::table;
+using test::table;
 
 // The inputs of make_llama_golden.py. The configuration is read as from transformers' config.json.
 struct Golden {
-  json file = testing::read_golden("llama.json"), expected;
+  json file = test::read_golden("llama.json"), expected;
   int64_t batch = file["batch"], length = file["length"];
   LlamaConfig config;
   Tensor ids, labels;
@@ -33,8 +33,8 @@ struct Golden {
   }
 };
 
-inline testing::Forward forward_of(const Llama& model, const Golden& golden) {
-  return [&](testing::Outputs* outputs) {
+inline test::Forward forward_of(const Llama& model, const Golden& golden) {
+  return [&](test::Outputs* outputs) {
     Var balance;
     const bool experts = golden.config.has_experts();
     const Var logits = model.logits(model.forward(golden.ids, nullptr, experts ? &balance : nullptr));
@@ -50,17 +50,17 @@ inline void expect_golden(Communicator& comm, const std::string& name, DType dty
   SCOPED_TRACE(name);
   const Golden golden(name, dtype);
   const Llama model(golden.config);
-  testing::expect_training(model, golden.file, golden.expected, dtype, comm, forward_of(model, golden));
+  test::expect_training(model, golden.file, golden.expected, dtype, comm, forward_of(model, golden));
 }
 
 inline void expect_bfloat16_near_float64(Communicator& comm) {
   const Golden golden("llama", DType::bf16);
   const Llama model(golden.config);
-  testing::expect_bfloat16_training(model, golden.file, golden.expected, comm, forward_of(model, golden));
+  test::expect_bfloat16_training(model, golden.file, golden.expected, comm, forward_of(model, golden));
 }
 
 inline void expect_golden_on(const std::string& device, const std::string& name, DType dtype) {
-  testing::on_rank(device, [&](Communicator& comm) { expect_golden(comm, name, dtype); });
+  test::on_rank(device, [&](Communicator& comm) { expect_golden(comm, name, dtype); });
 }
 
 }  // namespace godwit::llama_golden

@@ -3,7 +3,7 @@
 #include "models/generate.h"
 
 namespace godwit {
-namespace {
+namespace llama_golden_test {
 
 using llama_golden::expect_golden_on;
 
@@ -17,13 +17,13 @@ TEST(LlamaGolden, Float32) {
   for (const char* name : kCases) expect_golden_on("cpu", name, DType::f32);
 }
 
-TEST(LlamaGolden, Bfloat16StaysNearFloat64) { testing::on_rank("cpu", llama_golden::expect_bfloat16_near_float64); }
+TEST(LlamaGolden, Bfloat16StaysNearFloat64) { test::on_rank("cpu", llama_golden::expect_bfloat16_near_float64); }
 
 TEST(LlamaGolden, GreedyEqualsTransformers) {
   for (const char* name : kCases) {
     const llama_golden::Golden golden(name, DType::f32);
     const Llama model(golden.config);
-    testing::fill_by_formula(model);
+    test::fill_by_formula(model);
     for (const auto& text : golden.expected["greedy"]) {
       const auto prompt = text["prompt"].get<std::vector<int32_t>>();
       const auto expected = text["continuation"].get<std::vector<int32_t>>();
@@ -33,5 +33,5 @@ TEST(LlamaGolden, GreedyEqualsTransformers) {
   }
 }
 
-}  // namespace
+}  // namespace llama_golden_test
 }  // namespace godwit

@@ -12,12 +12,12 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace llama_test {
 
 using nlohmann::json;
 using ::testing::AllOf, ::testing::HasSubstr;
 
-std::string folder_of(const std::string& name) { return testing::golden_path(name); }
+std::string folder_of(const std::string& name) { return test::golden_path(name); }
 
 LlamaConfig small() {
   return {.vocab_size = 11,
@@ -62,7 +62,7 @@ TEST(Llama, InitialWeights) {
   config.vocab_size = 65;
   const auto model = make_llama(config);
   for (const Parameter& p : model->parameters()) {
-    const std::vector<double> x = testing::values(p.var.value());
+    const std::vector<double> x = test::values(p.var.value());
     double squares = 0;
     for (const double value : x) squares += value * value;
     const double deviation = std::sqrt(squares / static_cast<double>(x.size()));
@@ -81,7 +81,7 @@ TEST(Llama, DropoutUsesItsKey) {
   const Tensor ids = ids_of({1, 2, 3, 4, 5, 6, 7, 8}, 2);
   const auto out = [&](std::optional<uint32_t> step) {
     const DropoutContext run{.seed = 7, .step = step.value_or(0), .rank = 0};
-    return testing::values(model->forward(ids, step ? &run : nullptr).value());
+    return test::values(model->forward(ids, step ? &run : nullptr).value());
   };
   EXPECT_EQ(out(3), out(3));
   EXPECT_NE(out(3), out(4));
@@ -97,13 +97,13 @@ TEST(Llama, CacheEqualsTheWholeText) {
     std::vector<int32_t> text(33);
     for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<int32_t>(i * 7 % 11);
     const NoGrad no_grad;
-    const auto whole = testing::values(model->forward(ids_of(text, 1)).value());
+    const auto whole = test::values(model->forward(ids_of(text, 1)).value());
     KeyValueCache cache = model->make_cache(40);
     std::vector<double> parts;
     for (size_t at = 0; at < text.size(); at += 11) {
       const std::vector<int32_t> part(text.begin() + static_cast<std::ptrdiff_t>(at),
                                       text.begin() + static_cast<std::ptrdiff_t>(at) + 11);
-      for (const double x : testing::values(model->forward(ids_of(part, 1), cache).value())) parts.push_back(x);
+      for (const double x : test::values(model->forward(ids_of(part, 1), cache).value())) parts.push_back(x);
     }
     ASSERT_EQ(parts.size(), whole.size());
     for (size_t i = 0; i < whole.size();
@@ -116,11 +116,11 @@ TEST(Llama, NamesInvalidInput) {
   LlamaConfig config = small();
   const Llama model(config);
   const auto message = [&](const Llama& m, const Tensor& ids) { return error_of([&] { m.forward(ids); }); };
-  EXPECT_EQ(message(model, ids_of({1, 2, 11, 4}, 2)), "llama: token [1, 0] is 11, it must be in [0, vocab_size 11)");
+  EXPECT_EQ(message(model, ids_of({1, 2, 11, 4}, 2)), "llama: token [1, 0] is 11, expected [0, vocab_size 11)");
   EXPECT_EQ(message(model, ids_of({1, 2, 3, 4, 5, 6, 7}, 1)),
-            "llama: a text of 7 tokens, max_position_embeddings is 6");
+            "llama: a text of 7 tokens exceeds max_position_embeddings 6");
   config.model_type = "mistral", config.sliding_window = 3;
-  EXPECT_EQ(message(Llama(config), ids_of({1, 2, 3, 4}, 1)), "mistral: a text of 4 tokens, sliding_window is 3");
+  EXPECT_EQ(message(Llama(config), ids_of({1, 2, 3, 4}, 1)), "mistral: a text of 4 tokens exceeds sliding_window 3");
   KeyValueCache cache = model.make_cache(6);
   EXPECT_THAT(error_of([&] { model.forward(ids_of({1, 2}, 1), cache); }), HasSubstr("disable gradients"));
 }
@@ -142,7 +142,7 @@ TEST(Llama, ExpertsWithoutTokensGetZeroGradients) {
     ASSERT_TRUE(p.var.has_grad()) << p.name;
     if (!p.name.ends_with("w2.weight")) continue;
     double largest = 0;
-    for (const double g : testing::values(p.var.grad())) largest = std::max(largest, std::abs(g));
+    for (const double g : test::values(p.var.grad())) largest = std::max(largest, std::abs(g));
     (largest > 0 ? used : unused) += 1;
   }
   EXPECT_EQ(used, 2);
@@ -215,7 +215,7 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
   EXPECT_THAT(error({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
               HasSubstr("partial_rotary_factor must be 1 (all columns of a head are rotated), it is 0.5"));
   EXPECT_THAT(error({{"rope_theta", 0}}), HasSubstr("rope_theta must be finite and above 1, it is 0"));
-  EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be a whole number or a list of them"));
+  EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be an integer or a list of integers"));
   EXPECT_THAT(error({{"num_experts_per_tok", 9}}, "mixtral"),
               HasSubstr("num_experts_per_tok 9 exceeds num_local_experts 8"));
   EXPECT_THAT(error({{"num_hidden_layers", 4096}, {"num_local_experts", 4096}}, "mixtral"),
@@ -238,7 +238,7 @@ class LlamaWeights : public ::testing::TestWithParam<const char*> {
   static void expect_formula(const Llama& model) {
     for (const Parameter& p : model.parameters()) {
       const Tensor expected(p.var.shape());
-      testing::fill_by_formula(p.name, expected);
+      test::fill_by_formula(p.name, expected);
       EXPECT_EQ(p.var.value().to_vector<float>(), expected.to_vector<float>()) << p.name;
     }
   }
@@ -252,7 +252,7 @@ TEST_P(LlamaWeights, LoadsAFolderOfTransformers) {
 
 TEST_P(LlamaWeights, SavesTheFilesOfTransformers) {
   const Llama model(config_);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   save_pretrained(folder_ / "new", model);
   const auto ours = load_safetensors(folder_ / "new/model.safetensors");
   ASSERT_EQ(ours.size(), file_.size());
@@ -320,7 +320,7 @@ TEST_P(LlamaWeights, DeferredParametersReadPartsOfTheFile) {
     const int64_t before = pool.stats().bytes_in_use;
     p.var.read(part, 2);
     EXPECT_LT(pool.stats().peak_bytes_in_use - before, 128) << p.name;
-    testing::fill_by_formula(p.name, expected);
+    test::fill_by_formula(p.name, expected);
     const Tensor rounded = expected.to(DType::bf16).to(DType::f32);
     EXPECT_EQ(part.to_vector<float>(), rounded.view({rounded.numel()}).range(2, 2).to_vector<float>()) << p.name;
     EXPECT_TRUE(p.var.is_deferred()) << p.name;
@@ -329,5 +329,5 @@ TEST_P(LlamaWeights, DeferredParametersReadPartsOfTheFile) {
 
 INSTANTIATE_TEST_SUITE_P(Folders, LlamaWeights, ::testing::Values("llama3", "qwen2", "mixtral"));
 
-}  // namespace
+}  // namespace llama_test
 }  // namespace godwit

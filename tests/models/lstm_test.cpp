@@ -12,10 +12,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace lstm_test {
 
 using ::testing::HasSubstr, ::testing::ElementsAre;
-using testing::fill_by_formula, testing::fnv1a, testing::hashed_unit, testing::hashed_word, testing::summary;
+using test::fill_by_formula, test::fnv1a, test::hashed_unit, test::hashed_word, test::summary;
 using nlohmann::json;
 
 Tensor table(const std::string& name, const Shape& shape, DType dtype) {
@@ -48,7 +48,7 @@ class LstmGolden : public ::testing::TestWithParam<DType> {
  protected:
   // Rounding of a few hundred operations.
   double tolerance() const { return GetParam() == DType::f64 ? 1e-13 : 3e-6; }
-  const json golden_ = testing::read_golden("lstm.json");
+  const json golden_ = test::read_golden("lstm.json");
 };
 INSTANTIATE_TEST_SUITE_P(Types, LstmGolden, ::testing::Values(DType::f64, DType::f32),
                          [](const auto& type) { return std::string(name_of(type.param)); });
@@ -253,5 +253,5 @@ TEST(LstmModel, NamesInvalidSettings) {
   EXPECT_THAT(error_of([&] { model->forward(outside, state); }), HasSubstr("id 5 is 23, the table has 23 rows"));
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace godwit

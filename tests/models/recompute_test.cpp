@@ -8,9 +8,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace recompute_test {
 
-using ::testing::HasSubstr, testing::values;
+using ::testing::HasSubstr, test::values;
 
 constexpr int64_t kLayers = 6;
 
@@ -152,8 +152,8 @@ TEST(Recompute, NamesANumberOfLayersThatIsTooLarge) {
 TEST(Recompute, RefusesMixturesOfExperts) {
   LlamaConfig config = llama(DType::f32, 1);
   config.model_type = "mixtral", config.num_local_experts = 2;
-  EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts are not computed again"));
+  EXPECT_THAT(error_of([&] { make_llama(config); }), HasSubstr("layers with experts cannot be recomputed"));
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/models/golden.h"
 
 namespace godwit {
-namespace {
+namespace resnet_test {
 
 int64_t parameter_count(const std::string& name, const std::function<void(ResNetConfig&)>& change = {}) {
   ResNetConfig config = resnet_config(name);
@@ -35,10 +35,10 @@ TEST(ResNet, HasThePublishedNumberOfParameters) {
 }
 
 TEST(ResNet, NamesAndOrderMatchTorchvision) {
-  const nlohmann::json golden = testing::read_golden("names.json");
+  const nlohmann::json golden = test::read_golden("names.json");
   for (const auto& [name, lists] : golden.items()) {
     SCOPED_TRACE(name);
-    testing::expect_names(lists, ResNet(resnet_config(name)));
+    test::expect_names(lists, ResNet(resnet_config(name)));
   }
 }
 
@@ -54,10 +54,10 @@ TEST(ResNet, ForwardReturnsOneRowOfLogitsPerImage) {
     config.num_classes = 7;
     config.in_channels = 1;
     const ResNet model(config);
-    testing::fill_by_formula(model);
+    test::fill_by_formula(model);
     const int64_t size = model.smallest_image() + 1;
     NoGrad off;
-    const Tensor x = testing::golden_images({3, size, size, 1}, DType::f32);
+    const Tensor x = test::golden_images({3, size, size, 1}, DType::f32);
     const Var logits = model.forward(Var(x));
     ASSERT_EQ(logits.shape(), (Shape{3, 7}));
     for (const float logit : logits.value().span<float>()) EXPECT_TRUE(std::isfinite(logit));
@@ -78,7 +78,7 @@ TEST(ResNet, EvaluationTreatsImagesOfABatchIndependently) {
   const auto model = make_resnet(resnet_config("resnet20"));
   model->train(false);
   NoGrad off;
-  const Tensor x = testing::golden_images({3, 32, 32, 3}, DType::f32);
+  const Tensor x = test::golden_images({3, 32, 32, 3}, DType::f32);
   const Tensor all = model->forward(Var(x)).value(), last = model->forward(Var(x.rows(2, 1))).value();
   for (int64_t i = 0; i < 10; ++i) EXPECT_NEAR(all.item(20 + i), last.item(i), 1e-4 * std::abs(last.item(i)) + 1e-5);
 }
@@ -154,8 +154,8 @@ std::vector<double> losses(DType dtype) {
   ResNetConfig config = resnet_config("resnet20");
   config.dtype = dtype;
   const auto model = make_resnet(config);
-  const Var x(testing::golden_images({32, 16, 16, 3}, DType::f32));
-  const Tensor labels = testing::golden_labels(32, 10);
+  const Var x(test::golden_images({32, 16, 16, 3}, DType::f32));
+  const Tensor labels = test::golden_labels(32, 10);
   std::vector<double> result;
   for (int step = 0; step < 30; ++step) {
     const Var loss = ops::softmax_cross_entropy(model->forward(x), labels);
@@ -193,8 +193,8 @@ TEST(ResNet, EveryHookRunsOnceAndTheStemsLast) {
   std::vector<std::string> finished;
   for (const Parameter& p : model->parameters())
     p.var.on_grad([&finished, name = p.name] { finished.push_back(name); });
-  backward(ops::softmax_cross_entropy(model->forward(Var(testing::golden_images({4, 8, 8, 3}, DType::f32))),
-                                      testing::golden_labels(4, 10)));
+  backward(ops::softmax_cross_entropy(model->forward(Var(test::golden_images({4, 8, 8, 3}, DType::f32))),
+                                      test::golden_labels(4, 10)));
   EXPECT_EQ(finished.size(), model->parameters().size());
   EXPECT_EQ(std::set<std::string>(finished.begin(), finished.end()).size(), finished.size());
   EXPECT_TRUE(finished.front().starts_with("fc.")) << finished.front();
@@ -206,9 +206,9 @@ TEST(ResNet, GradientsAreWrittenToTheBuckets) {
   const Buckets buckets(model->parameters(), {.first_bytes = 1 << 12, .bytes = 1 << 16});
   EXPECT_EQ(buckets.numel(), 269722);
   ASSERT_GT(buckets.size(), 10);
-  const Var x(testing::golden_images({4, 8, 8, 3}, DType::f32));
+  const Var x(test::golden_images({4, 8, 8, 3}, DType::f32));
   for (const ResNet* each : {model.get(), loose.get()})
-    backward(ops::softmax_cross_entropy(each->forward(x), testing::golden_labels(4, 10)));
+    backward(ops::softmax_cross_entropy(each->forward(x), test::golden_labels(4, 10)));
   std::map<std::string, Tensor> expected;
   for (const Parameter& p : loose->parameters()) expected[p.name] = p.var.grad();
   for (const Bucket& bucket : buckets)
@@ -263,5 +263,5 @@ TEST(ResNet, RefusesInvalidArguments) {
   expect_error([&] { make_resnet(with([](auto& c) { c.bottleneck = true; })); }, "basic blocks");
 }
 
-}  // namespace
+}  // namespace resnet_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "optim/method.h"
 #include "tests/models/golden.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 using nlohmann::json;
 
@@ -113,7 +113,7 @@ inline void expect_training(const nn::Module& model, const json& file, const jso
     expect_summary(expected["parameters"], nothing, p.name, p.var.value(), {0, after, after, after, 0});
 }
 
-// The same for a bfloat16 model, approximately. bfloat16 has 8 significand bits (rounding of 2⁻⁹ = 0.2 %); two layers
+// Compares a bfloat16 model approximately. bfloat16 has 8 significand bits (rounding of 2⁻⁹ = 0.2 %); two layers
 // contain about 30 consecutive roundings.
 inline void expect_bfloat16_training(const nn::Module& model, const json& file, const json& expected,
                                      Communicator& comm, const Forward& forward) {
@@ -141,4 +141,4 @@ inline void on_rank(const std::string& device, const std::function<void(Communic
   run_local({1, 1}, f, {.placement = {device}});
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

@@ -11,9 +11,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace vgg_test {
 
-using testing::golden_images, testing::golden_labels;
+using test::golden_images, test::golden_labels;
 
 VggConfig narrow(const std::string& name) {
   VggConfig config = vgg_config(name);
@@ -24,10 +24,10 @@ VggConfig narrow(const std::string& name) {
 }
 
 TEST(Vgg, NamesAndOrderMatchTorchvision) {
-  const nlohmann::json golden = testing::read_golden("vgg_vit_names.json");
+  const nlohmann::json golden = test::read_golden("vgg_vit_names.json");
   for (const std::string& name : vgg_names()) {
     SCOPED_TRACE(name);
-    testing::expect_names(golden[name], Vgg(vgg_config(name)));
+    test::expect_names(golden[name], Vgg(vgg_config(name)));
   }
 }
 
@@ -73,7 +73,7 @@ TEST(Vgg, DropsOnlyInTrainingPasses) {
   VggConfig config = narrow("vgg16");
   config.dropout = 0.5;
   const Vgg model(config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   NoGrad off;
   const Var x(golden_images({4, 32, 32, 3}, DType::f32));
   const auto logits = [&](const DropoutContext* run) { return model.forward(x, run).value().to_vector<float>(); };
@@ -86,7 +86,7 @@ TEST(Vgg, DropsOnlyInTrainingPasses) {
   EXPECT_NE(logits(&other_rank), dropped);
   config.dropout = 0;
   const Vgg without(config);
-  testing::fill_by_formula(without);
+  test::fill_by_formula(without);
   EXPECT_EQ(without.forward(x, &first).value().to_vector<float>(), plain);
 }
 
@@ -140,5 +140,5 @@ TEST(Vgg, RefusesInvalidArguments) {
   EXPECT_THAT(with([](VggConfig& c) { c.dtype = DType::f16; }), ::testing::HasSubstr("bf16 or f64"));
 }
 
-}  // namespace
+}  // namespace vgg_test
 }  // namespace godwit

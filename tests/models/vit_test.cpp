@@ -12,9 +12,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace vit_test {
 
-using testing::golden_images, testing::golden_labels;
+using test::golden_images, test::golden_labels;
 
 // 2×2 patches of 4×4 pixels.
 VitConfig small() {
@@ -25,19 +25,19 @@ VitConfig small() {
 }
 
 TEST(Vit, NamesAndOrderMatchTorchvision) {
-  const nlohmann::json golden = testing::read_golden("vgg_vit_names.json");
+  const nlohmann::json golden = test::read_golden("vgg_vit_names.json");
   for (const std::string& name : vit_names()) {
     SCOPED_TRACE(name);
-    testing::expect_names(golden[name], Vit(vit_config(name)));
+    test::expect_names(golden[name], Vit(vit_config(name)));
   }
 }
 
 TEST(Vit, LoadsWeightsOfTimm) {
   const Vit model(small());
-  nn::load_weights(testing::golden_path("timm.safetensors"), model,
+  nn::load_weights(test::golden_path("timm.safetensors"), model,
                    [&](const std::string& name) { return model.tensor_name(name); });
   NoGrad off;
-  const auto expected = testing::read_golden("timm.json")["logits"].get<std::vector<double>>();
+  const auto expected = test::read_golden("timm.json")["logits"].get<std::vector<double>>();
   const Tensor logits = model.forward(Var(golden_images({2, 8, 8, 3}, DType::f32))).value();
   ASSERT_EQ(logits.numel(), std::ssize(expected));
   for (int64_t i = 0; i < logits.numel(); ++i)  // logits of order 1, two layers in float32
@@ -99,7 +99,7 @@ TEST(Vit, DropsOnlyInTrainingPasses) {
   const auto logits = [&](double dropout, double attention, const DropoutContext* run) {
     config.dropout = dropout, config.attention_dropout = attention;
     const Vit model(config);
-    testing::fill_by_formula(model);
+    test::fill_by_formula(model);
     NoGrad off;
     return model.forward(Var(golden_images({3, 8, 8, 3}, DType::f32)), run).value().to_vector<float>();
   };
@@ -119,7 +119,7 @@ TEST(Vit, TreatsImagesOfABatchIndependently) {
   VitConfig config = small();
   config.height = 12, config.in_channels = 1;
   const Vit model(config);
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   NoGrad off;
   const Tensor x = golden_images({3, 12, 8, 1}, DType::f32);
   const Tensor all = model.forward(Var(x)).value(), last = model.forward(Var(x.rows(2, 1))).value();
@@ -176,5 +176,5 @@ TEST(Vit, RefusesInvalidArguments) {
   EXPECT_THAT(with([](VitConfig& c) { c.dtype = DType::i32; }), ::testing::HasSubstr("dtype"));
 }
 
-}  // namespace
+}  // namespace vit_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace weights_folder_test {
 
 using testing::ElementsAre;
 namespace fs = std::filesystem;
@@ -87,5 +87,5 @@ TEST(WeightsFolder, AnotherNumberOfFilesReplacesTheEarlierOnes) {
   EXPECT_EQ(files_in(folder.str()), few) << "an old model.safetensors would be read in place of the index";
 }
 
-}  // namespace
+}  // namespace weights_folder_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "nn/layers.h"
 
 namespace godwit {
-namespace {
+namespace accumulation_test {
 
 constexpr int64_t kImages = 12;
 
@@ -76,5 +76,5 @@ TEST(Accumulation, MicroBatchesEqualOneBatch) {
   }
 }
 
-}  // namespace
+}  // namespace accumulation_test
 }  // namespace godwit

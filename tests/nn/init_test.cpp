@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit::nn {
-namespace {
+namespace init_test {
 
 template <class Make>
 void expect_deferred_values(const Make& make) {
@@ -54,5 +54,5 @@ TEST(DeferParameters, FilesAreReadWhenValuesAreNeeded) {
   });
 }
 
-}  // namespace
+}  // namespace init_test
 }  // namespace godwit::nn

@@ -5,9 +5,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace layers_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
   const nn::Embedding embedding(5, 3, DType::f64, /*padding=*/2);
@@ -75,5 +75,5 @@ TEST(Layers, SizesMustBePositive) {
   EXPECT_NE(error_of([] { nn::LayerNorm(0, 1e-5); }).find("LayerNorm: width must be positive"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace layers_test
 }  // namespace godwit

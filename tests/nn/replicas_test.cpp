@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace replicas_test {
 
 struct Net : nn::Module {
   nn::Conv2d conv1{3, 6, 3, {}, DType::f64}, conv2{6, 6, 1, {}, DType::f64};
@@ -165,5 +165,5 @@ TEST(AverageBuffers, AveragesOverTheRanks) {
   });
 }
 
-}  // namespace
+}  // namespace replicas_test
 }  // namespace godwit

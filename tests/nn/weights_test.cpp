@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace weights_test {
 
 class Weights : public ::testing::Test {
  protected:
@@ -67,16 +67,16 @@ std::string error_of(const std::function<void()>& f) {
 TEST_F(Weights, LoadsAFileOfPyTorch) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     Tiny tiny(dtype);
-    nn::load_weights(testing::golden_path("tiny.safetensors"), tiny);
+    nn::load_weights(test::golden_path("tiny.safetensors"), tiny);
     for (const auto& [name, tensor] : all_tensors(tiny)) {
       const Tensor expected(tensor.shape(), dtype);
-      testing::fill_by_formula(name, expected);
+      test::fill_by_formula(name, expected);
       expect_same_bits(tensor, expected, name);
     }
     tiny.train(false);
     NoGrad off;
-    const Var logits = tiny.forward(Var(testing::golden_images({2, 5, 5, 2}, dtype)));
-    const std::vector<double> golden = testing::read_golden("tiny.json")["logits"];
+    const Var logits = tiny.forward(Var(test::golden_images({2, 5, 5, 2}, dtype)));
+    const std::vector<double> golden = test::read_golden("tiny.json")["logits"];
     ASSERT_EQ(logits.shape(), (Shape{2, 4}));
     // The golden logits are float32: sums of at most 18 products of order 1.
     for (size_t i = 0; i < golden.size(); ++i)
@@ -86,10 +86,10 @@ TEST_F(Weights, LoadsAFileOfPyTorch) {
 
 TEST_F(Weights, SavesTheFileThatPyTorchWouldSave) {
   Tiny tiny;
-  testing::fill_by_formula(tiny);
+  test::fill_by_formula(tiny);
   nn::save_weights(path("ours.safetensors"), tiny);
   auto ours = load_safetensors(path("ours.safetensors")),
-       theirs = load_safetensors(testing::golden_path("tiny.safetensors"));
+       theirs = load_safetensors(test::golden_path("tiny.safetensors"));
   EXPECT_EQ(theirs.erase("bn.num_batches_tracked"), 1u) << "PyTorch adds it if it is missing";
   ASSERT_EQ(ours.size(), theirs.size());
   for (const auto& [name, tensor] : theirs) expect_same_bits(ours.at(name), tensor, name);
@@ -112,7 +112,7 @@ TEST_F(Weights, RoundTripKeepsEveryBit) {
 
 TEST_F(Weights, LoadReachesParametersBoundToBuckets) {
   Tiny saved, loaded;
-  testing::fill_by_formula(saved);
+  test::fill_by_formula(saved);
   nn::save_weights(path("w.safetensors"), saved);
   const Buckets source(saved.parameters(), {}), target(loaded.parameters(), {});
   EXPECT_NE(target.value_hash(), source.value_hash());
@@ -122,10 +122,10 @@ TEST_F(Weights, LoadReachesParametersBoundToBuckets) {
 
 TEST_F(Weights, OneErrorListsAllMismatches) {
   Tiny tiny;
-  testing::fill_by_formula(tiny);
+  test::fill_by_formula(tiny);
   const auto before = all_tensors(tiny);
   std::vector<std::pair<std::string, Tensor>> file;
-  for (const auto& [name, tensor] : load_safetensors(testing::golden_path("tiny.safetensors"))) {
+  for (const auto& [name, tensor] : load_safetensors(test::golden_path("tiny.safetensors"))) {
     if (name == "fc.bias") continue;
     if (name == "fc.weight") file.emplace_back(name, Tensor::zeros({5, 3}));
     else if (name == "bn.weight") file.emplace_back(name, Tensor::zeros({3}, DType::i32));
@@ -139,14 +139,14 @@ TEST_F(Weights, OneErrorListsAllMismatches) {
         "fc.weight is float32 [5, 3], expected float32 [4, 3]", "bn.weight is int32 [3]"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   const Tiny fresh;
-  testing::fill_by_formula(fresh);
+  test::fill_by_formula(fresh);
   const auto expected = all_tensors(fresh);
   for (const auto& [name, tensor] : before) expect_same_bits(tensor, expected.at(name), name + " must be unchanged");
 }
 
 TEST_F(Weights, RefusesFiltersInGodwitsLayoutIfShapesDiffer) {
   Tiny tiny;
-  auto file = load_safetensors(testing::golden_path("tiny.safetensors"));
+  auto file = load_safetensors(test::golden_path("tiny.safetensors"));
   file["conv.weight"] = Tensor::zeros({3, 3, 3, 2});
   save_safetensors(path("nhwc.safetensors"), {file.begin(), file.end()});
   EXPECT_NE(error_of([&] { nn::load_weights(path("nhwc.safetensors"), tiny); }).find("expected float32 [3, 2, 3, 3]"),
@@ -165,7 +165,7 @@ TEST_F(Weights, NamesMissingAndTruncatedFiles) {
 
 TEST_F(Weights, NamesOfTheFileCanBeTranslated) {
   const Tiny model, renamed;
-  testing::fill_by_formula(model);
+  test::fill_by_formula(model);
   nn::save_weights(path("own.safetensors"), model);
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const auto& [name, tensor] : load_safetensors(path("own.safetensors"))) tensors.emplace_back("x." + name, tensor);
@@ -179,5 +179,5 @@ TEST_F(Weights, NamesOfTheFileCanBeTranslated) {
               ::testing::HasSubstr("holds fc.bias under two names"));
 }
 
-}  // namespace
+}  // namespace weights_test
 }  // namespace godwit

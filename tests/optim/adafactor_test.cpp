@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace adafactor_test {
 
 using namespace godwit::test;
 
@@ -118,5 +118,5 @@ TEST(Adafactor, KeepsRowsAndColumnsOnOneRank) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace adafactor_test
 }  // namespace godwit

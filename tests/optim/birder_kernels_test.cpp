@@ -10,7 +10,7 @@
 #include "tests/optim/birder_reference.h"
 
 namespace godwit {
-namespace {
+namespace birder_kernels_test {
 
 using birder::QuantizerRng;
 using birder::Quantizer;
@@ -268,5 +268,5 @@ TEST(BirderKernels, ThreadCountDoesNotChangeABit) {
   for (const int threads : {2, 3, 5}) EXPECT_EQ(run(threads), one) << threads;
 }
 
-}  // namespace
+}  // namespace birder_kernels_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/optim/birder_reference.h"
 
 namespace godwit {
-namespace {
+namespace birder_properties_test {
 
 using birder::Quantizer;
 
@@ -267,5 +267,5 @@ TEST(BirderProperties, Pitfall15SignsAreUnbiasedAndUncorrelated) {
   }
 }
 
-}  // namespace
+}  // namespace birder_properties_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/optim/harness.h"
 
 namespace godwit {
-namespace {
+namespace birder_test {
 
 using test::Plan;
 using test::Trained;
@@ -466,5 +466,5 @@ TEST(Birder, RefusesInvalidBucketsAndSteps) {
   });
 }
 
-}  // namespace
+}  // namespace birder_test
 }  // namespace godwit

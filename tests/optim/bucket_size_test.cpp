@@ -10,7 +10,7 @@
 #include "optim/sgd.h"
 
 namespace godwit {
-namespace {
+namespace bucket_size_test {
 
 using std::chrono::microseconds;
 constexpr int64_t kMib = 1 << 20;
@@ -113,7 +113,7 @@ TEST(BucketSize, GradientTimesAreThoseOfBackward) {
   EXPECT_GE(times[2].ready_s, times[0].ready_s) << "the end of backward";
 }
 
-// Names of parameters, sharded state and a method of its own communication fit the scratch parameters too.
+// Scratch parameters support names, sharded state, and methods that communicate themselves.
 TEST(BucketSize, MeasuresEveryKindOfMethod) {
   for (const char* exchange : {"dense", "loco", "powersgd"})
     run_local({2, 1}, [&](Communicator& comm) {
@@ -131,5 +131,5 @@ TEST(BucketSize, MeasuresEveryKindOfMethod) {
   });
 }
 
-}  // namespace
+}  // namespace bucket_size_test
 }  // namespace godwit

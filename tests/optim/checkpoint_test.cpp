@@ -13,7 +13,7 @@
 #include "tests/optim/checkpoint_harness.h"
 
 namespace godwit {
-namespace {
+namespace checkpoint_test {
 
 using test::expect_resumed_alike;
 using test::for_each_method;
@@ -70,7 +70,7 @@ TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
   }
 }
 
-// Buckets decide which rank owns which values; the state of a rank is found in the files of others.
+// With other buckets, ranks own other values, so a rank reads its state from the files of several ranks.
 TEST(Checkpoint, BucketsMayChange) {
   for (const char* name : {"adamw", "birder", "one_bit_adam", "one_bit_lamb", "zero_one_adam"})
     for (const int64_t bytes : {64, 1 << 20}) {
@@ -126,7 +126,7 @@ TEST_F(SavedCheckpoint, IsRefusedByAnotherRun) {
 }
 
 TEST_F(SavedCheckpoint, DamageIsFoundAndNamesTheFile) {
-  const std::string remedy = "; the checkpoint is damaged: remove the folder " + (folder_ / "step-3") +
+  const std::string remedy = "; the checkpoint is corrupt: remove the folder " + (folder_ / "step-3") +
                              " to continue from the checkpoint before it";
   for (const char* name : {"model.safetensors", "rank-00000.safetensors", "rank-00003.safetensors"}) {
     const Bytes good = read(file(name));
@@ -160,7 +160,7 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
   with("\"nodes\": 2", "\"nodes\": -2");
   expect_refused("\"nodes\" is -2");
   with("\"nodes\": 2", "\"nodes\": 1048576");
-  expect_refused("has 1048576 × 2 workers, the limit is 1048576");
+  expect_refused("has 1048576 × 2 workers, expected at most 1048576");
   with("\"bytes\": ", "\"bytes\": -");
   expect_refused("needs \"bytes\" and \"xxh3_128\"");
   with("\"version\"", "\"versio\"");
@@ -171,7 +171,7 @@ TEST_F(SavedCheckpoint, ManifestIsChecked) {
   expect_refused("needs \"bytes\" and \"xxh3_128\"");
   write(file("manifest.json"), {'{'});
   expect_refused("manifest.json: is not valid JSON");
-  expect_refused("the checkpoint is damaged: remove the folder ");
+  expect_refused("the checkpoint is corrupt: remove the folder ");
   std::filesystem::remove(file("manifest.json"));
   ASSERT_EQ(::mkfifo(file("manifest.json").c_str(), 0600), 0);
   expect_refused("manifest.json: is not a regular file");
@@ -209,7 +209,7 @@ TEST(Checkpoint, IsRefusedBetweenLocalSteps) {
   train_by(plan);
 }
 
-// State of the checkpoint that the run has no place for is reported, also if the number of ranks changes.
+// State of the checkpoint that the run does not use is reported, also if the number of ranks changes.
 TEST(Checkpoint, ReportsStateThatIsNotUsed) {
   const TempFolder folder;
   MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
@@ -255,7 +255,7 @@ TEST(Checkpoint, ReplacesAPartialOne) {
   EXPECT_FALSE(std::filesystem::exists(folder / "step/rank-00009.safetensors"));
 }
 
-// The files hold the values at begin_checkpoint(), although training goes on while they are written.
+// The files hold the values at begin_checkpoint(), although training goes on while the files are written.
 TEST(Checkpoint, TrainingGoesOnWhileItIsWritten) {
   const TempFolder folder;
   std::vector<std::unique_ptr<PendingCheckpoint>> pending(4);
@@ -279,7 +279,7 @@ TEST(Checkpoint, TrainingGoesOnWhileItIsWritten) {
   EXPECT_TRUE(train_by(plan).same(whole));
 }
 
-// Parameters of versions 1 and 2 are in the order of memory, those of version 3 in that of weight files.
+// Versions 1 and 2 store parameters in memory order, version 3 in the order of weight files.
 TEST(Checkpoint, OlderVersionsHaveFiltersInTheOrderOfMemory) {
   const TempFolder folder;
   const std::string step = folder / "step", model = step + "/model.safetensors", manifest = step + "/manifest.json";
@@ -328,7 +328,7 @@ TEST(Checkpoint, OlderVersionsHaveFiltersInTheOrderOfMemory) {
   }
 }
 
-// A description that cannot be written: no checkpoint on any rank. The next one has its files.
+// A description that cannot be written: no checkpoint on any rank. The next checkpoint has its files.
 TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
   const TempFolder folder;
   const std::string step = folder / "step";
@@ -448,7 +448,7 @@ TEST(Checkpoint, ParametersHaveTheOrderOfWeightFiles) {
   });
 }
 
-// A hash of everything that the ranks hold.
+// A hash of the parameters, state and master weights of all ranks.
 uint64_t hash_of(const MethodOutcome& outcome) {
   Hash all;
   for (const auto& ranks : {outcome.parameters, outcome.optimizer, outcome.exchange, outcome.masters})
@@ -457,8 +457,8 @@ uint64_t hash_of(const MethodOutcome& outcome) {
   return all.value();
 }
 
-// Checkpoints that were written by earlier versions of Godwit, with the hash of what they held. With GODWIT_UPDATE=1
-// this program writes that of its own version.
+// Checkpoints of earlier versions of Godwit, with the hash of their contents. With GODWIT_UPDATE=1 this program writes
+// the checkpoint of its own version.
 class CommittedCheckpoint : public testing::TestWithParam<int> {};
 
 TEST_P(CommittedCheckpoint, IsRead) {
@@ -482,5 +482,5 @@ TEST_P(CommittedCheckpoint, IsRead) {
 }
 INSTANTIATE_TEST_SUITE_P(Versions, CommittedCheckpoint, testing::Range(1, kNewestVersion + 1));
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace clip_test {
 
 double gradient(int rank, int64_t step, int64_t parameter, int64_t element) {
   const double unit =
@@ -202,7 +202,7 @@ TEST(Clip, NamesTheStepAndTheNonFiniteParameter) {
       });
     });
   };
-  const std::string start = "clip: step 2: the norm of the gradients is inf, that of 'layer.w' is not finite";
+  const std::string start = "clip: step 2: the norm of the gradients is inf: the norm of 'layer.w' is not finite";
   for (const int rank : {0, 1}) {
     const std::string sgd = error("sgd", rank), birder = error("birder", rank);
     EXPECT_NE(sgd.find(start + ";"), std::string::npos) << sgd;
@@ -218,5 +218,5 @@ TEST(Clip, RefusesInvalidLimits) {
   }
 }
 
-}  // namespace
+}  // namespace clip_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "tests/gpu_memory.h"
 
 namespace godwit {
-namespace {
+namespace cuda_kernels_test {
 
 template <class T>
 std::vector<T> sizes_of(std::vector<T> values) {
@@ -387,5 +387,5 @@ TEST_F(CudaOptimizers, ClippingSumsMatchTheCpuBitForBit) {
   on_gpu([] { compare_clipping<double>(); });
 }
 
-}  // namespace
+}  // namespace cuda_kernels_test
 }  // namespace godwit

@@ -9,7 +9,7 @@
 #include "tests/gpu_memory.h"
 
 namespace godwit {
-namespace {
+namespace cuda_lamb_test {
 
 struct Record {
   std::vector<std::vector<uint8_t>> bytes;
@@ -101,5 +101,5 @@ TEST_F(CudaLamb, AdafactorMatchesTheCpuBitForBit) {
   expect_same({"adafactor", DType::f32, true});
 }
 
-}  // namespace
+}  // namespace cuda_lamb_test
 }  // namespace godwit

@@ -4,7 +4,7 @@
 #include "tests/optim/methods.h"
 
 namespace godwit {
-namespace {
+namespace cuda_methods_test {
 
 using test::MethodOutcome;
 using test::MethodPlan;
@@ -103,5 +103,5 @@ TEST_F(CudaMethods, GatheredParametersAreRoundedAsOnTheCpu) {
     }
 }
 
-}  // namespace
+}  // namespace cuda_methods_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_optimizer_test {
 
 std::vector<uint8_t> bytes_of(const Tensor& x) {
   const Tensor here = x.to(kCpu);
@@ -117,5 +117,5 @@ TEST_F(CudaOptimizer, BirderRefusesNonFiniteGradientsBeforeItUpdatesParameters) 
   });
 }
 
-}  // namespace
+}  // namespace cuda_optimizer_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "tests/optim/parameter_shards_checks.h"
 
 namespace godwit {
-namespace {
+namespace cuda_parameter_shards_test {
 
 using namespace godwit::test;
 
@@ -66,5 +66,5 @@ TEST_F(CudaParameterShards, CheckpointsContinueWithTheSameBits) {
     }
 }
 
-}  // namespace
+}  // namespace cuda_parameter_shards_test
 }  // namespace godwit

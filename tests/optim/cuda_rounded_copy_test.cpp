@@ -1,5 +1,5 @@
-// bfloat16 copies of parameters, written by the optimizer's kernels: training with them has the bits of training
-// without, and no operation reads a copy that is out of date.
+// bfloat16 copies of parameters, written by the optimizer's kernels: training is bit-identical with and without copies,
+// and no operation reads an outdated copy.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_rounded_copy_test {
 
 constexpr double kLr = 0.05;
 
@@ -75,8 +75,8 @@ struct Net {
 
 using Between = std::function<void(Net&, int64_t step, std::vector<float>& outcome)>;
 
-// Parameters after eight steps, and what `between` appends after each step. `copies`: false makes every forward pass
-// round the parameters itself.
+// Parameters after eight steps, and the values that `between` appends after each step. `copies`: false makes every
+// forward pass round the parameters itself.
 std::vector<float> trained(bool copies, const OptimizerConfig& optimizer, const Between& between = {},
                            const std::function<void(DataParallelOptions&)>& change = {}) {
   Net net(optimizer, change);
@@ -103,7 +103,7 @@ class CudaRoundedCopy : public OnGpu {
   }
 };
 
-// Adafactor writes parameters by another kernel, so that its copies are never current.
+// Adafactor writes parameters with another kernel, so copies are never current.
 TEST_F(CudaRoundedCopy, EveryOptimizerTrainsToTheSameBits) {
   for (const std::string& name : method_names<OptimizerMethod>()) {
     int64_t current = 0;
@@ -131,7 +131,7 @@ TEST_F(CudaRoundedCopy, HoldsTheRoundedValues) {
   });
 }
 
-// Memory is taken only where an operation rounds parameters.
+// Memory is allocated only if an operation rounds parameters.
 TEST_F(CudaRoundedCopy, TakesNoMemoryInFloat32) {
   on_gpu([] {
     Net net;
@@ -276,5 +276,5 @@ TEST_F(CudaRoundedCopy, ReplaysReadCurrentValues) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_rounded_copy_test
 }  // namespace godwit

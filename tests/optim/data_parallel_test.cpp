@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace data_parallel_test {
 
 // loss = Σ w·x, so the gradient of w is x.
 Var dot(const Var& w, double x) {
@@ -136,7 +136,7 @@ class SleepingGroup : public Group {
   std::chrono::milliseconds length_;
 };
 
-// A chain of layers, each in a bucket of its own, whose backward pass takes `backward_ms` per layer; then `tail_ms` of
+// A chain of layers, each in a separate bucket, whose backward pass takes `backward_ms` per layer; then `tail_ms` of
 // backward pass that yields no gradient. Times of a step with collectives of `call_ms`.
 StepTimes times_of_step(int layers, int backward_ms, int tail_ms, int call_ms) {
   using std::chrono::milliseconds;
@@ -182,8 +182,8 @@ StepTimes times_of_step(int layers, int backward_ms, int tail_ms, int call_ms) {
   return times;
 }
 
-// Exposed communication = max(0, communication − the backward time that can hide it), with sleeps of known length. A busy
-// machine prolongs sleeps, so some attempts may miss the 5 %; a wrong account misses it in all of them.
+// Exposed communication = max(0, communication − the backward time that can hide it), with sleeps of known length. A
+// busy machine prolongs sleeps, so some attempts may miss the 5 %; a wrong result misses them in all attempts.
 TEST(DataParallel, ExposedCommunicationIsWhatTheBackwardPassCannotHide) {
   struct Case {
     int layers, backward_ms, tail_ms, call_ms;
@@ -235,5 +235,5 @@ TEST(DataParallel, NamesTheRanksThatDiffer) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace godwit

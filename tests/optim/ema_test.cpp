@@ -9,7 +9,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace ema_test {
 
 float value_at(int64_t step, int64_t element) {
   return to_unit(random_word(3, element, static_cast<uint32_t>(step), Purpose::test, 0)) - 0.5f;
@@ -105,5 +105,5 @@ TEST(Ema, RefusesWrongArguments) {
   EXPECT_THROW(ema.update(other.buckets[0], 1), Error);
 }
 
-}  // namespace
+}  // namespace ema_test
 }  // namespace godwit

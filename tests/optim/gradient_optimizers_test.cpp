@@ -12,7 +12,7 @@
 #include "tests/optim/harness.h"
 
 namespace godwit {
-namespace {
+namespace gradient_optimizers_test {
 
 using test::Plan;
 using test::Trained;
@@ -278,5 +278,5 @@ TEST(GradientOptimizers, Pitfall4SoftSignEpsilon) {
   EXPECT_NEAR(static_cast<double>(coasted), 1 + std::log(0.05 * 0.2 / config.eps) / std::log(1 / config.beta), 1);
 }
 
-}  // namespace
+}  // namespace gradient_optimizers_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace methods_test {
 
 using test::for_each_method;
 using test::for_each_part;
@@ -238,5 +238,5 @@ TEST(Methods, Pitfall38EpsilonIsAddedWhereThePaperAddsIt) {
     });
 }
 
-}  // namespace
+}  // namespace methods_test
 }  // namespace godwit

@@ -22,8 +22,8 @@ struct NetRun {
   std::vector<double> losses;  // of rank 0, by micro-batch
   std::vector<double> norms;
   std::vector<std::map<std::string, CommCount>> stats = {};  // of one step, per rank
-  std::vector<int64_t> peaks = {};                           // of one step beyond what lives between steps, per rank
-  std::vector<int64_t> between = {};                         // bytes that live between steps, per rank
+  std::vector<int64_t> peaks = {};                           // peak of a step above the memory between steps, per rank
+  std::vector<int64_t> between = {};                         // bytes between steps, per rank
 };
 
 // Memory of the calling thread's tensors. On the CPU, the threads of a rank share a pool.
@@ -32,7 +32,7 @@ class RankMemory {
   int64_t in_use() const { return pool_->stats().bytes_in_use; }
   int64_t peak() const { return pool_->stats().peak_bytes_in_use; }  // since reset_peak()
   void reset_peak() { pool_->reset_peak(); }
-  // Peak of the rank's other threads on a GPU, since they have pools.
+  // On a GPU, peak of the rank's other threads since they have pools; on the CPU 0.
   int64_t peak_of_others() const { return context().device.is_cuda() ? peak_gpu_bytes() - peak() : 0; }
 
  private:

@@ -4,7 +4,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace non_finite_test {
 
 using test::for_each_part;
 using test::MethodOutcome;
@@ -87,5 +87,5 @@ TEST(NonFinite, FindsTheFirstNonFiniteValue) {
     }
 }
 
-}  // namespace
+}  // namespace non_finite_test
 }  // namespace godwit

@@ -232,7 +232,7 @@ class ZeroOneAdamServer : public Server<T> {
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
     if (set.variance) {
-      // Adam's v̂ if ĝ² of all steps since the change before were that of this step
+      // Adam's v̂ if ĝ² of all steps since the previous change equaled ĝ² of this step
       const Values all = this->mean(g);
       const double b = this->settings_.beta2, since = static_cast<double>(t - last_change_);
       const double most = std::max(2 / this->settings_.kappa, since / static_cast<double>(t));

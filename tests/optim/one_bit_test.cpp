@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace one_bit_test {
 
 using test::apart;
 using test::EachRank;
@@ -375,7 +375,7 @@ TEST(OneBitMethods, DenseWireHalvesTheBytesOfUncompressedGradients) {
 }
 
 // The end-to-end reduction of the 1-bit Adam paper, 1/(w + (1−w)/16) for a warm-up over the fraction w of the steps, is
-// against gradients in 16 bits. The bytes are those of a run of a thousandth of the steps.
+// against gradients in 16 bits. Bytes are counted in a run of a thousandth of the steps.
 TEST(OneBitMethods, EndToEndVolumeOf1BitAdamAgainst16Bits) {
   for (const auto& [warmup, steps, reduction] : {std::tuple{16, 118, 5.27}, {23, 152, 4.89}}) {
     Plan plan = plan_of("one_bit_adam", {2, 1}, steps);
@@ -514,5 +514,5 @@ TEST(ZeroOneAdam, RefusesARateOfZeroAndStepsThatDoNotAscend) {
   });
 }
 
-}  // namespace
+}  // namespace one_bit_test
 }  // namespace godwit

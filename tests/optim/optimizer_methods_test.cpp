@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace optimizer_methods_test {
 
 using test::error_or_none;
 
@@ -181,5 +181,5 @@ TEST(OptimizerMethods, AFrozenSecondMomentPrintsANotice) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace optimizer_methods_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "optim/method.h"
 
 namespace godwit {
-namespace {
+namespace optimizer_test {
 
 // Runs one step with constant gradients, then `check` on the optimizer.
 void after_a_step(const std::string& name, const std::function<void(Optimizer&)>& check) {
@@ -49,5 +49,5 @@ TEST(Optimizer, SharedStateHashExcludesRankSpecificState) {
   });
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace godwit

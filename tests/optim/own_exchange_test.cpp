@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace own_exchange_test {
 
 // Sets every rank's gradient to 2.
 class Twos : public Exchange {
@@ -38,5 +38,5 @@ TEST(OwnExchange, ReplacesTheConfiguredExchange) {
   });
 }
 
-}  // namespace
+}  // namespace own_exchange_test
 }  // namespace godwit

@@ -18,7 +18,7 @@ inline std::vector<double> evaluation_losses(const Layers& net, int rank, int ba
 
 struct EvaluatedRank {
   std::vector<double> losses;
-  int64_t peak = 0;  // bytes of the evaluations beyond what lives between steps
+  int64_t peak = 0;  // peak bytes of the evaluations above the memory between steps
 };
 
 struct ReadPlan {
@@ -79,7 +79,7 @@ inline void expect_equal_uneven_evaluations(const Placement& placement) {
       }
 }
 
-// As the exchange gathers them in steps, or as their owners keep them.
+// Parameters are read as the exchange gathers them in steps, or as their owners keep them.
 inline void expect_reads_of_values_gathered_at_once(const Placement& placement) {
   for (const char* wire : {"f32", "bf16", "int8"})
     for (const bool rounded : {true, false}) {

@@ -7,7 +7,7 @@
 #include "tests/optim/one_bit_harness.h"
 
 namespace godwit {
-namespace {
+namespace parameter_servers_test {
 
 using test::apart;
 using test::EachRank;
@@ -172,5 +172,5 @@ TEST(Lamb, EqualsItsFormulas) {
     }
 }
 
-}  // namespace
+}  // namespace parameter_servers_test
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// What holds for sharded parameters on every device.
+// Checks of sharded parameters for every device.
 #pragma once
 #include "tests/optim/net_harness.h"
 
@@ -13,7 +13,7 @@ inline void expect_same_training(const NetPlan& plan, const NetRun& expected) {
   EXPECT_EQ(run.x, expected.x);
 }
 
-// Of nets with and without tied parameters, and of several micro-batches.
+// Nets with and without tied parameters, with one and several micro-batches.
 inline void expect_no_bit_changed(NetPlan plan) {
   const NetPlan base = plan;
   for (const bool tied : {false, true})
@@ -68,7 +68,7 @@ inline void expect_peak_of_shards_and_two_buckets(NetPlan plan) {
   plan.exchange = sharded("dense", plan.topology.nodes > 1 ? "hybrid" : "zero3");
   const NetRun run = train(plan);
   const int64_t shards = plan.topology.workers_per_node;
-  constexpr int64_t kPadding = kLayers * 2 * 4 * 64;  // which m and v do not have
+  constexpr int64_t kPadding = kLayers * 2 * 4 * 64;  // m and v have no padding
   for (size_t r = 0; r < run.peaks.size(); ++r) {
     EXPECT_LE(run.between[r], kLayers * kBucket * 3 / shards + 1024) << "parameters, m and v";
     EXPECT_GE(none.between[r], kLayers * kBucket * 4 - kPadding) << "parameters, gradients, m and v";

@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace parameter_shards_test {
 
 using namespace godwit::test;
 
@@ -69,10 +69,10 @@ TEST(ParameterShards, RecomputedLayersAreGatheredOnce) {
 // The computing thread communicates in the forward pass, as synchronized batch norm does.
 TEST(ParameterShards, AreNotGatheredWhileTheComputingThreadCommunicatesIfKernelsWait) {
   for (const char* sharding : {"zero3", "hybrid"}) {
-    std::vector<std::shared_ptr<testing::CallLog>> logs(2);
+    std::vector<std::shared_ptr<test::CallLog>> logs(2);
     run_local({1, 2}, [&](Communicator& host) {
-      auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
-      Communicator comm = testing::with_waiting_groups(host, log);
+      auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<test::CallLog>();
+      Communicator comm = test::with_waiting_groups(host, log);
       const Layers net;
       DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", sharding)};
       options.buckets = {kBucket, kBucket};
@@ -109,7 +109,7 @@ TEST(HybridSharding, BytesOfEachLevelEqualTheFormulas) {
   }
 }
 
-// Without memory for the whole model, each worker computes the values of its shards, which are those of the same seed.
+// Without memory for the whole model, each worker computes the same values of its shards from the same seed.
 TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
   for (const char* sharding : {"zero3", "hybrid"})
     run_local({2, 2}, [&](Communicator& comm) {
@@ -244,5 +244,5 @@ TEST(HybridSharding, HasTheBitsOfBirderWithoutSharding) {
   }
 }
 
-}  // namespace
+}  // namespace parameter_shards_test
 }  // namespace godwit

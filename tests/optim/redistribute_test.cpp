@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace redistribute_test {
 
 using test::MethodPlan;
 using test::train_by;
@@ -170,7 +170,7 @@ TEST(Redistribute, ErrorsWithAScalePerBlockOfAShardBeginAnew) {
     save(plan, folder / "step", means);
     plan.topology = after;
     const std::string said = load(plan, folder / "step", loaded);
-    EXPECT_NE(said.find("begins anew, because its scales are those of the shards of the saved run: exchange/e, "
+    EXPECT_NE(said.find("begins anew, because the scales belong to the shards of the saved run: exchange/e, "
                         "exchange/scale"),
               std::string::npos)
         << said;
@@ -191,7 +191,7 @@ TEST(Redistribute, OptimizersThatCommunicateKeepTheirShardsOfNodes) {
             std::string::npos);
 }
 
-// One worker alone has no server error, so two begin with none; the way back drops it.
+// A single worker has no server error. Two workers that load its checkpoint begin without; one worker drops theirs.
 TEST(Redistribute, SaysWhatBeginsAnewAndWhatIsNotUsed) {
   MethodPlan plan{.optimizer = "sgd", .exchange = "ef_signsgd", .topology = {1, 1}};
   const TempFolder folder;
@@ -218,7 +218,7 @@ TEST(Redistribute, WeightsAreTheSharesOfTheSavedRanks) {
   EXPECT_EQ(checkpoint::weights_of(4, 3, 0), (std::vector<double>{0.75, 0.25, 0, 0}));
 }
 
-// Buffers are averaged; what belongs to a rank's own data stays as it is.
+// Buffers are averaged; state that belongs to a rank's own data is unchanged.
 TEST(Redistribute, TensorsAndNumbersOfTheProgram) {
   MethodPlan plan{.optimizer = "sgdm", .topology = {4, 1}, .gradients = {1}};
   const TempFolder folder;
@@ -248,5 +248,5 @@ TEST(Redistribute, TensorsAndNumbersOfTheProgram) {
   train_by(plan);
 }
 
-}  // namespace
+}  // namespace redistribute_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "engine/check.h"
 
 namespace godwit {
-namespace {
+namespace schedule_test {
 
 TEST(Schedule, ConstantWithWarmup) {
   const Schedule schedule({.warmup_epochs = 0.5}, 0.8, 8, 20);
@@ -177,5 +177,5 @@ TEST(Schedule, RefusesContradictorySettings) {
   }
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace godwit

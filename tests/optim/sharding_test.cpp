@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace sharding_test {
 
 using namespace godwit::test;
 
@@ -399,5 +399,5 @@ TEST(Sharding, RefusesContradictorySettings) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace sharding_test
 }  // namespace godwit

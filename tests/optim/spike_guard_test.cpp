@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace spike_guard_test {
 
 TEST(SpikeGuard, FindsLossesAndNormsAboveTheLimit) {
   SpikeGuard guard(6, 50);
@@ -41,5 +41,5 @@ TEST(SpikeGuard, ContinuesFromItsState) {
   EXPECT_NE(error_of([&] { other.look(3, 1); }).find("has seen -3 steps"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace spike_guard_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace godwit {
-namespace {
+namespace sync_schedule_test {
 
 constexpr auto kDoubling = ZeroOneAdam::Intervals::doubling;
 
@@ -107,5 +107,5 @@ TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
       << "16 consecutive steps, then every second step up to 22";
 }
 
-}  // namespace
+}  // namespace sync_schedule_test
 }  // namespace godwit

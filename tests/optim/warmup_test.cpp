@@ -11,7 +11,7 @@
 #include "comm/transport/local.h"
 
 namespace godwit {
-namespace {
+namespace warmup_test {
 
 using Refresh = VarianceFreeze::Refresh;
 
@@ -60,7 +60,7 @@ TEST(Refresh, MeasuresTheChangeWhereTheSecondMomentIsNotZero) {
   expect_near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
 }
 
-// Adam's ‖v̂‖₁ is reached if ĝ² of all steps since the refresh before is that of the refresh.
+// Adam's ‖v̂‖₁ is reached if ĝ² of all steps since the previous refresh equals ĝ² of this refresh.
 TEST(Refresh, SecondMomentsFollowAdams) {
   const auto adam = [](double first, double second) {
     double v = 0;
@@ -135,5 +135,5 @@ TEST_F(Freeze, TheLimitEndsTheWarmUpAndNamesWhatStillChanges) {
             (std::pair<int64_t, std::string>(200, "one_bit_adam: the warm-up ended after step 200")));
 }
 
-}  // namespace
+}  // namespace warmup_test
 }  // namespace godwit

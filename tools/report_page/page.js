@@ -7,7 +7,7 @@
     {key: 'inter', title: 'Bytes between nodes'},
     {key: 'all', title: 'All bytes'},
   ];
-  const has = (run, key) => Object.hasOwn(run.curves, key);  // keys come from files: "constructor" is one, too
+  const has = (run, key) => Object.hasOwn(run.curves, key);  // keys come from files, and may be "constructor"
   const largest = (key) => {
     let top = 0;
     for (const run of data.runs)
@@ -18,7 +18,7 @@
   const margin = {left: 58, right: 14, top: 8, bottom: 38};
   const height = 270;
 
-  // Elements. Texts are always set as text, never as markup.
+  // Elements. Texts are set as text, never as markup.
   const svgNode = (name, attributes, text) => {
     const node = document.createElementNS('http://www.w3.org/2000/svg', name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -180,7 +180,7 @@
     chart.svg.append(chart.cross);
   };
 
-  // Values under the pointer: of each run, the point nearest to it.
+  // Values under the pointer: the nearest point of each run.
   const hide = (chart) => {
     chart.tip.hidden = true;
     if (chart.cross) chart.cross.replaceChildren();

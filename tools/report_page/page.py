@@ -14,7 +14,7 @@ from report_page.text import duration, esc, figure, percent, printable, size
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINES, HUES = 24, 6  # styles of curves: six colors, each in four patterns of dashes
-PHASES = 12  # colors of phases; smaller ones are added up
+PHASES = 12  # number of phases with a color; smaller phases are added up
 PARTS = {
     "forward": "forward",
     "backward": "backward",
@@ -62,7 +62,7 @@ def name_cell(index, run):
 
 
 def table(head, rows, classes=""):
-    """rows: lists of cells; a cell that is no markup of its own is escaped text."""
+    """rows: lists of cells. A cell that does not begin with <t is escaped as text."""
     cell = lambda c: c if c.startswith("<t") else f"<td>{esc(c)}</td>"
     lines = "".join("<tr>" + "".join(map(cell, row)) + "</tr>\n" for row in rows)
     return (
@@ -151,7 +151,7 @@ def summary_section(runs, unread):
     notes += "".join(f"<li><b>Not in this page</b>: {esc(text)}</li>" for text in unread)
     return (
         f'<section id="summary"><h2>Summary</h2>{table(run_heads(runs, ""), summary_rows(runs), "figures summary")}'
-        + "<p class=small>Times and bytes are those of the training steps, without evaluation. Bytes are the sum over "
+        + "<p class=small>Times and bytes cover the training steps, without evaluation. Bytes are the sum over "
         "all workers.</p>" + (f'<ul class="notes">{notes}</ul>' if notes else "") + "</section>"
     )
 
@@ -329,10 +329,10 @@ def script_data(value):
 
 
 def build(runs, unread, title, folder):
-    """The page of the runs. unread: messages of runs that cannot be read; folder: that of the page, for links."""
+    """The page of the runs. unread: messages about runs that cannot be read; folder: the page's folder, for links."""
     css, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    time = time_section(runs)  # first, because it may add notes
+    time = time_section(runs)  # first, because step_parts() may add notes
     parts = [
         ("summary", "Summary", summary_section(runs, unread)),
         ("curves", "Curves", (HERE / "curves.html").read_text(encoding="utf-8")),

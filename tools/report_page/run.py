@@ -8,9 +8,9 @@ import pathlib
 
 from report_page.text import printable
 
-SHOWN_POINTS = 1000  # of a curve; longer curves keep the smallest and the largest value of each interval
-CURVES = ("loss", "accuracy", "lr", "step_s", "grad_norm")  # of training lines
-BOOKKEEPING = {"step", "epoch", "interrupted"}  # keys of evaluation lines that are no result
+SHOWN_POINTS = 1000  # points of a curve; longer curves keep the smallest and the largest value of each interval
+CURVES = ("loss", "accuracy", "lr", "step_s", "grad_norm")  # keys of training lines
+BOOKKEEPING = {"step", "epoch", "interrupted"}  # keys of evaluation lines that are not results
 TIMES = (
     "step_s",
     "forward_s",
@@ -27,11 +27,11 @@ TIMES = (
 
 
 class RunError(Exception):
-    """A run directory that cannot be read; the text names it and the reason."""
+    """A run directory that cannot be read; the text names the directory and the reason."""
 
 
 def number(value):
-    """A JSON value as a float; NaN if it is no finite number."""
+    """A JSON value as a float; NaN if it is not a finite number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             value = float(value)
@@ -58,8 +58,8 @@ def flat(value, prefix="", levels=8):
 
 
 def thinned(values):
-    """(indices, means): the points of a curve to draw, and the mean of the interval of each. means is None if all
-    points are drawn."""
+    """(indices, means): indices of the points to draw, and the mean of the interval of each point. means is None if
+    all points are drawn."""
     count = len(values)
     if count <= SHOWN_POINTS:
         return range(count), None
@@ -108,14 +108,14 @@ class Curve:
 
 
 class Metrics:
-    """The lines of metrics.jsonl as columns. Positions of a line: step, and sums over the steps up to it of seconds,
-    bytes between nodes and all bytes."""
+    """The lines of metrics.jsonl as columns. The position of a line is its step, and the seconds, bytes between nodes and
+    all bytes of the steps up to the line."""
 
     def __init__(self, log_every):
         self.log_every = log_every
         self.step = array.array("q")
         self.seconds, self.inter, self.all = array.array("d"), array.array("d"), array.array("d")
-        self.trained = array.array("q")  # steps of which the sums know, up to the line
+        self.trained = array.array("q")  # number of steps that the sums cover, up to the line
         self.training, self.evaluations = {}, {}  # key -> Curve
         self.sums, self.known = dict.fromkeys(TIMES, 0.0), dict.fromkeys(TIMES, 0)  # seconds and steps of each part
         self.last_training = self.begins = self.epoch = 0
@@ -124,7 +124,7 @@ class Metrics:
         self.missing_times = self.missing_bytes = self.known_bytes = False
 
     def add(self, line):
-        """Adds a line; returns False if it is no line of a run."""
+        """Adds a line; returns False if it is not a line of a run."""
         step = line.get("step")
         if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 2**53:
             return False
@@ -259,7 +259,7 @@ class Run:
             self.notes.append("The last line of metrics.jsonl is truncated; it is ignored.")
         if damaged:
             self.notes.append(
-                f"Lines of metrics.jsonl that are no metrics: {len(damaged)}, first line {damaged[0]}; ignored."
+                f"Lines of metrics.jsonl that are not metrics: {len(damaged)}, first line {damaged[0]}; ignored."
             )
         if not metrics.step:
             raise RunError(f"{printable(str(path))}: has no metrics" + (" that can be read" if damaged else " yet"))

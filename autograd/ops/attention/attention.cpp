@@ -25,7 +25,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check(options.dropout == 0 || options.key.site < 1 << 24, "attention: the dropout's site must be below 2^24, it is ",
         options.key.site);
   check(options.dropout == 0 || q.numel() / q.dim(3) * k.dim(1) <= int64_t{1} << 34,
-        "attention: dropout draws for at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
+        "attention: dropout supports at most 2^34 probabilities, q is ", q.shape(), ", k ", k.shape());
   check(!options.causal || !mask.defined(), "attention: causal attention takes no mask");
   check(!options.causal || q.dim(1) <= k.dim(1), "attention: causal attention needs at least as many keys as queries, ",
         "q is ", q.shape(), ", k ", k.shape());

@@ -75,7 +75,7 @@ struct Tiles {
   // to [kRows, kScores] = call.kept, or 0 where dropout drops the probability of a query and a key.
   static __device__ void factors(const AttentionView& call, const AttentionHeadView& head, int64_t first_query,
                                  int64_t first_key, C* to) {
-    // The quads that begin a row or lie in it; if rows begin within a quad, then the quads in which rows end.
+    // kQuads quads of each row; if rows may begin within a quad, also the quad in which each row ends.
     constexpr int kQuads = kRows / 4, kAll = kRows * kQuads;
     const int count = call.keys % 4 == 0 ? kAll : kAll + kRows;
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
   Of::load(call, head.queries(call), q, first, qs, [&](int64_t i) { return i < call.queries; });
   for (int64_t key = 0; key < call.keys_end(first + kRows - 1); key += kRows) {
     if (!Of::any(call, head, key)) continue;
-    __syncthreads();  // all threads have read the last tile
+    __syncthreads();  // until all threads have read the previous tile
     Of::load(call, head.keys(call), k, key, ks, attended);
     Of::load(call, head.keys(call), v, key, vs, attended);
     if (call.dropped > 0) Of::factors(call, head, first, key, ps);

@@ -9,9 +9,9 @@ namespace godwit {
 
 struct AttentionOptions {
   std::optional<double> scale = {};  // default: 1/√width
-  // Dropout of the probabilities. Element ((b·heads + h)·queries + i)·keys + j of the key's draws is for (b, h, i, j).
+  // Dropout of the probabilities. Probability (b, h, i, j) uses word ((b·heads + h)·queries + i)·keys + j of the key.
   double dropout = 0;
-  DropoutKey key = {};  // keys the dropout's random numbers
+  DropoutKey key = {};  // key of the dropout's random numbers
   // Query i attends keys 0 to i + keys - queries: the last query attends all keys. Takes no mask.
   bool causal = false;
 };
@@ -24,9 +24,8 @@ struct AttentionTensors {
   // log-sum-exp of the unmasked scores, [batch, heads, queries] float32, or float64 for float64 q; unspecified if all
   // keys are masked.
   Tensor log_sums;
-  // Elements from a row of q, k and v, and of their gradients, to the next; 0: the rows are adjacent. With a stride, the
-  // tensors are columns of a wider matrix: they have the shapes above and begin where the first row begins.
-  // At most 2^31 - 1.
+  // Row stride of q, k and v and of their gradients, in elements, at most 2^31 - 1; 0: the rows are adjacent. With a
+  // stride, the tensors are columns of a wider matrix. They have the shapes above and begin at their first row.
   int64_t stride = 0;
 };
 
@@ -45,19 +44,20 @@ void attention_backward(Cpu, const AttentionTensors& t, const AttentionOptions& 
 void attention_backward(Cuda, const AttentionTensors& t, const AttentionOptions& options,
                         const AttentionGradients& gradients);
 
-// Throws unless ops::attention() takes these arguments.
+// Throws unless ops::attention() accepts these arguments.
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                      const AttentionOptions& options);
 
 namespace ops {
 
 // q [batch, queries, heads, width]; k and v [batch, keys, kv_heads, width]; result [batch, queries, heads, width]. Head
-// h attends head h / (heads / kv_heads) of k and v (grouped-query attention, Ainslie et al. 2023), which exist once.
-// Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; with AVX512_BF16, probabilities
-// and score gradients are rounded to bfloat16 before multiplication. mask [batch, keys] uint8: a key is attended if its
-// value is not 0; masked keys cost nothing. If all keys of a batch entry are masked, its result and gradients are 0.
-// Causal attention skips most of the products that it does not need. Dropout drops and scales probabilities as in
-// ops::dropout. Throws for other shapes or types, for widths above 128 on a GPU, and unless dropout is in [0, 1).
+// h attends head h / (heads / kv_heads) of k and v (grouped-query attention, Ainslie et al. 2023), without copies of k
+// and v. Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; with AVX512_BF16,
+// probabilities and score gradients are rounded to bfloat16 before multiplication. mask [batch, keys] uint8: a key is
+// attended if its value is not 0. The CPU skips masked keys, a GPU skips tiles of masked keys. If all keys of a batch
+// entry are masked, its result and gradients are 0. Causal attention skips most products of keys that are not attended.
+// Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for widths above 128 on
+// a GPU, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
 }  // namespace ops

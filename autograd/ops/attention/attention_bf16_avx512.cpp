@@ -146,7 +146,7 @@ GODWIT_BF16 inline __mmask16 lanes(int64_t n) {
 
 // e^x for x at most slightly above 0, as in engine/vector_math.h; NaN stays NaN.
 GODWIT_BF16 inline __m512 exp_of(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-87), x);  // for NaN, the second operand
+  x = _mm512_max_ps(_mm512_set1_ps(-87), x);  // returns the second operand if it is NaN
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p0f)), 0);
   const __m512 r =
       _mm512_fnmadd_ps(n, _mm512_set1_ps(-0x1.bd0106p-13f), _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.63p-1f), x));
@@ -158,7 +158,7 @@ GODWIT_BF16 inline __m512 exp_of(__m512 x) {
   return _mm512_scalef_ps(_mm512_add_ps(p, _mm512_set1_ps(1)), n);
 }
 
-// Mask of the lanes among n, from j on, that dropout keeps; all lanes if `word` is null.
+// Mask of the lanes from j on, below n, that dropout keeps; all of these lanes if `word` is null.
 GODWIT_BF16 inline __mmask16 kept_lanes(const uint32_t* word, int32_t dropped, int64_t j, int64_t n) {
   const __mmask16 there = lanes(n - j);
   if (word == nullptr) return there;
@@ -168,7 +168,7 @@ GODWIT_BF16 inline __mmask16 kept_lanes(const uint32_t* word, int32_t dropped, i
 
 GODWIT_BF16 inline __m512i bits_of(__m512bh x) { return reinterpret_cast<__m512i>(x); }
 
-// The first to.width values of each of n rows = factor(i) · from.
+// Row i of `to` = factor(i) · row i of `from`, for n rows of to.width values.
 template <class Factor>
 GODWIT_BF16 void write_rows(int64_t n, const Floats& from, const Rows& to, const Factor& factor) {
   for (int64_t i = 0; i < n; ++i) {
@@ -263,7 +263,8 @@ class Backward {
         queries_(up(call.queries, kTileRows)),
         memory_(call.pool) {}
 
-  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last one writes them.
+  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last head writes
+  // them.
   void run(const AttentionHead& head) {
     const int64_t n = head.count();
     head_ = &head;
@@ -388,7 +389,7 @@ class Backward {
   Floats s_ = memory_.floats(kQueryBlock, kKeyBlock), ds_ = memory_.floats(kQueryBlock, kKeyBlock);
   Words p2_ = memory_.words(kQueryBlock / 2, kKeyBlock), ds2_ = memory_.words(kQueryBlock / 2, kKeyBlock);
   Words dsw_ = memory_.words(kQueryBlock, kKeyBlock / 2);
-  // Of all keys if several heads share them, otherwise of a block.
+  // Number of keys whose gradients are in memory: all keys if several heads share them, otherwise those of a block.
   int64_t summed_ = call_.group() > 1 ? up(call_.keys, kTileRows) : kKeyBlock;
   Floats dk_ = memory_.floats(summed_, call_.width), dv_ = memory_.floats(summed_, call_.width);
   std::vector<uint32_t> words_[2];

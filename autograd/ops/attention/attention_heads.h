@@ -15,15 +15,15 @@ namespace godwit {
 struct AttentionCall {
   int64_t batch, queries, keys, heads, width;  // extents of q
   int64_t kv_heads;                            // heads of k and v
-  int64_t query_stride, key_stride;            // from a row of q, of k and v, to the next
+  int64_t query_stride, key_stride;            // row strides of q, and of k and v
   double scale;  // factor of the scores
   const AttentionOptions& options;  // of the call
-  RngKey rng;  // keys the dropout's random numbers
-  int32_t dropped;                             // a probability is dropped if the 24 bits of its U are below this
+  RngKey rng;  // key of the dropout's random numbers
+  int32_t dropped;                             // a probability is dropped if its 24 random bits are below this
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the unmasked keys
   std::shared_ptr<Pool> pool;  // memory pool of the calling thread's context
   int64_t group() const { return heads / kv_heads; }  // consecutive query heads that share a head of k and v
-  // Units per thread; a unit is this many query heads.
+  // Minimum units per thread; a unit is `unit` query heads.
   int64_t grain(int64_t unit) const { return std::max<int64_t>(1, (1 << 18) / (unit * queries * keys * width)); }
 
   // Collects the unmasked keys of each batch entry.
@@ -51,8 +51,8 @@ struct AttentionCall {
 
 // One query head of one batch entry, with its head of k and v.
 struct AttentionHead {
-  const AttentionCall& call;             // the call it belongs to
-  int64_t b, h;                          // number of the batch entry, and of the head in it
+  const AttentionCall& call;             // the call of the head
+  int64_t b, h;                          // index of the batch entry, and of the head in this entry
   const std::vector<int32_t>& attended;  // the batch entry's unmasked keys
 
   // Head number `head` of batch entry number `entry`.
@@ -65,16 +65,16 @@ struct AttentionHead {
   int64_t first_query(int64_t key, int64_t block) const {
     return call.options.causal ? std::max<int64_t>(0, key - call.keys + call.queries) / block * block : 0;
   }
-  // How many of the keys [first, first + n) query i attends; they come first.
+  // Number of keys in [first, first + n) that query i attends; these keys come first.
   int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
-  int64_t member() const { return h % call.group(); }  // number of the head among those that share k and v
-  int64_t result_stride() const { return call.heads * call.width; }  // from a row of the result to the next
+  int64_t member() const { return h % call.group(); }  // index of the head among the heads that share k and v
+  int64_t result_stride() const { return call.heads * call.width; }  // row stride of the result
   // The head's first row in q or its gradient.
   template <class T>
   T* queries_of(T* data) const {
     return data + b * call.queries * call.query_stride + h * call.width;
   }
-  // The first row of its keys in k, v or their gradients.
+  // The first row of the head's keys in k, v or their gradients.
   template <class T>
   T* keys_of(T* data) const {
     return data + b * call.keys * call.key_stride + h / call.group() * call.width;

@@ -115,7 +115,7 @@ class ForwardHeads {
 
   const AttentionCall& call_;
   const AttentionTensors& t_;
-  const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(call_.keys);
+  const int64_t row_ = row_stride<C>(call_.width), scores_ = row_stride<C>(call_.keys);
   Workspace<C> memory_;
   C *kt_ = memory_.take(call_.width * scores_), *v_ = memory_.take(call_.keys * row_);  // kᵀ [width, keys], v
   C *q_ = memory_.take(kQueryBlock * row_), *o_ = memory_.take(kQueryBlock * row_);
@@ -133,7 +133,8 @@ class BackwardHeads {
         memory_(call.pool, 3 * call.queries * row_ + call.queries + (kKeyBlock + 2 * summed_) * row_ +
                                (2 * call.width + 2 * kQueryBlock + 1) * scores_) {}
 
-  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last one writes them.
+  // The heads that share keys and values run in order. Their gradients of k and v are summed; the last head writes
+  // them.
   void run(const Head& head) {
     const int64_t n = head.count(), queries = call_.queries, width = call_.width;
     copy_rows(queries, width, static_cast<C>(call_.scale), head.queries<T>(t_.q), row_, q_);
@@ -205,7 +206,7 @@ class BackwardHeads {
   const AttentionCall& call_;
   const AttentionTensors& t_;
   const AttentionGradients& d_;
-  const int64_t row_ = row_distance<C>(call_.width), scores_ = row_distance<C>(kKeyBlock);
+  const int64_t row_ = row_stride<C>(call_.width), scores_ = row_stride<C>(kKeyBlock);
   const int64_t summed_ = call_.group() > 1 ? call_.keys : kKeyBlock;  // keys whose gradients are in memory
   Workspace<C> memory_;
   // q_, g_, d_q_ and delta_ hold all queries; delta = Σ d_out · out.

@@ -25,7 +25,7 @@ int64_t padded_columns(int64_t n) {
 
 // Row stride for n columns: an odd number of cache lines, so that columns use all cache sets.
 template <class T>
-int64_t row_distance(int64_t n) {
+int64_t row_stride(int64_t n) {
   constexpr int64_t kLine = 64 / sizeof(T);
   return ((padded_columns<T>(n) + kLine - 1) / kLine | 1) * kLine;
 }

@@ -83,7 +83,7 @@ template <class T>
 __global__ void filter_slope_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy, compute_t<T>* dw) {
   using C = compute_t<T>;
   const auto in = static_cast<uint32_t>(s.c / s.groups), out = static_cast<uint32_t>(s.o / s.groups);
-  const Place p(blockIdx.x / in, s.kh, s.kw);  // its image is a filter
+  const Place p(blockIdx.x / in, s.kh, s.kw);  // p.image: index of the filter
   const int64_t channel = p.image / out * in + blockIdx.x % in;
   C sum = 0;
   for (uint32_t window = threadIdx.x; window < windows; window += blockDim.x) {
@@ -120,8 +120,8 @@ const Tensor& written(Convolution what, const Tensor& x, const Tensor& w, const 
   return what == Convolution::forward ? y : what == Convolution::backward_data ? x : w;
 }
 
-// Computes by cuDNN. Tensors that are not aligned to 16 bytes are copied, because parameters may begin at any offset of
-// a bucket. Returns "" on success, otherwise cuDNN's reason.
+// Computes with cuDNN. Tensors that are not aligned to 16 bytes are copied, because parameters may begin at any offset
+// of a bucket. Returns "" on success, otherwise cuDNN's reason.
 std::string_view by_library(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                             const Tensor& w, const Tensor& y) {
   const Tensor& to = written(what, x, w, y);
@@ -135,7 +135,7 @@ std::string_view by_library(Cuda device, Convolution what, const ConvolutionOpti
   return why;
 }
 
-// Computes the tensor that an operation writes in another type, and converts it.
+// Computes the result in type `dtype` and converts it to the type of the tensor that the operation writes.
 std::string_view by_way_of(DType dtype, Cuda device, Convolution what, const ConvolutionOptions& options,
                            const Tensor& x, const Tensor& w, const Tensor& y) {
   const Tensor& to = written(what, x, w, y);
@@ -159,7 +159,8 @@ std::string_view by_float32(Cuda device, Convolution what, ConvolutionOptions op
 
 constexpr int64_t kPath = 3;  // first cache key of this file in the context
 
-// Computes by cuDNN, directly or by a detour; returns false if cuDNN supports none. The context lists each detour once.
+// Computes with cuDNN, directly or through another type; returns false if cuDNN supports neither. The context's
+// ConvolutionPaths list each operation once.
 bool by_library(Cuda device, Convolution what, const Conv2dShape& s, const Tensor& x, const Tensor& w,
                 const Tensor& y) {
   if (y.dtype() == DType::f64) return false;

@@ -7,7 +7,7 @@ namespace godwit {
 
 // Each value applies to both dimensions; padding is zeros on all four sides.
 struct Conv2dOptions {
-  int stride = 1, padding = 0, dilation = 1, groups = 1;  // groups: of channels that are convolved separately
+  int stride = 1, padding = 0, dilation = 1, groups = 1;  // groups: channel groups, convolved separately
 };
 
 // Extents of one convolution: ho = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1; the same formula gives wo.
@@ -21,16 +21,17 @@ struct Conv2dShape {
 // Throws if images and filters do not match, or if the output would be empty.
 Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& options);
 
-// Images, outputs and their gradients are float32, bfloat16 or float64. Filters, bias and their gradients have the same
-// type, or float32 for bfloat16 images. CPU float64: bit-identical on any thread count. CPU float32 and bfloat16 use
-// oneDNN: bit-identical for the same thread count; for bfloat16 the filters are rounded to bfloat16 and sums are in
-// float32. GPU: deterministic cuDNN engines; float64, and shapes that cuDNN does not support, use slow plain kernels.
+// Computes y; an undefined bias means none. Images, outputs and their gradients are float32, bfloat16 or float64.
+// Filters, bias and their gradients have the same type, or float32 for bfloat16 images. CPU float64: bit-identical on
+// any thread count. CPU float32 and bfloat16 use oneDNN: bit-identical for the same thread count; for bfloat16 the
+// filters are rounded to bfloat16 and sums are in float32. GPU: deterministic cuDNN engines; float64, and shapes that
+// cuDNN does not support, use slow plain kernels.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_forward(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
-// dx, the gradient of the images.
+// Computes dx, the gradient of the images.
 void conv2d_backward_data(Cpu, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
 void conv2d_backward_data(Cuda, const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
-// An undefined bias or db is ignored.
+// Computes dw and, if it is defined, db.
 void conv2d_backward_weights(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,
                              const Tensor& db);
 void conv2d_backward_weights(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& dy, const Tensor& dw,

@@ -1,4 +1,4 @@
-// oneDNN's reorders to these layouts take four times as long.
+// Packs filters in a quarter of the time of oneDNN's reorders.
 #include "autograd/ops/convolution/conv2d_filters.h"
 
 #include <algorithm>
@@ -120,19 +120,19 @@ bool arrange_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& 
   if (!job || blocks.padded[1] != job->i || job->i % kTile != 0) return false;
   const auto strips = blocks.padded[0] / kTile;
   if (job->block) {
-    vector_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_inputs(*job, begin, end); });
+    compute_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_inputs(*job, begin, end); });
     return true;
   }
   using Inner = std::vector<std::pair<int, int64_t>>;
   if (blocks.inner != Inner{{0, 8}, {1, 16}, {0, 2}} || blocks.padded[0] != job->o) return false;
-  vector_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_outputs(*job, begin, end); });
+  compute_for(strips, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { by_outputs(*job, begin, end); });
   return true;
 }
 
 bool arrange_turned_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to) {
   const auto job = job_of(w, blocks, to);
   if (!job || !job->block || blocks.padded[1] != job->o || job->o % 2 != 0 || job->i % kTile != 0) return false;
-  vector_for(blocks.padded[0] / kTile, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { turned(*job, begin, end); });
+  compute_for(blocks.padded[0] / kTile, 1, [&](int64_t begin, int64_t end) GODWIT_INLINE { turned(*job, begin, end); });
   return true;
 }
 

@@ -17,7 +17,8 @@ struct FilterBlocks {
 
 // Writes w [o, kh, kw, i] float32 in the layout `blocks`. Returns false if no kernel here supports the layout.
 bool arrange_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
-// The same for filters [i, kh, kw, o] rotated by 180°, which compute dx from dy as a forward convolution.
+// Like arrange_filters(), for filters [i, kh, kw, o] rotated by 180°. A forward convolution of dy with them computes
+// dx.
 bool arrange_turned_filters(const Tensor& w, const FilterBlocks& blocks, const Tensor& to);
 
 }  // namespace godwit::detail

@@ -28,7 +28,6 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
 }
 
 // Replaces mean and variance of this rank's batch by those of all ranks. Returns the total rows [1] on the same device.
-// The host waits for the total only if there may be too few rows.
 Tensor combine_statistics(double own, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
   const Tensor message({1 + 2 * mean.numel()}, DType::f64, mean.device()), rows({1}, DType::f64, mean.device());
   on_device(mean, [&](auto device) { batch_norm_tell(device, own, mean, variance, message); });
@@ -47,7 +46,7 @@ struct Backward {
   Gradient dx, d_gamma, d_beta, d_residual;
 
   void operator()(const Tensor& dy) const {
-    const bool ours = !dy.shared();  // nobody else reads dy, so gradients may overwrite it
+    const bool ours = !dy.shared();  // dy has no other reader, so gradients may overwrite it
     const Tensor g = !state.y.defined() || ours ? dy : Tensor(dy.shape(), dy.dtype(), dy.device());
     const auto target = [&](const Gradient& gradient) {
       return gradient ? gradient.target() : Tensor(state.gamma.shape(), state.gamma.dtype(), dy.device());
@@ -104,6 +103,7 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     const Tensor mean(gamma.shape(), DType::f64, where), variance(gamma.shape(), DType::f64, where);
     on_device(mean, [&](auto device) { batch_norm_statistics(device, x.value(), mean, variance); });
     if (options.gather) all_rows = combine_statistics(own, options, mean, variance);
+    // The host waits for the total rows only if this rank has too few.
     check(own > 1 || (all_rows.defined() && all_rows.item() > 1),
           "batch_norm: training needs more than one value per channel, x is ", x.shape());
     on_device(mean, [&](auto device) {

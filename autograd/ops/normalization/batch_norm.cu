@@ -8,9 +8,8 @@ namespace {
 
 using detail::load_pack, detail::Pack, detail::store_pack;
 
-// How [rows, channels] is split into blocks: chunks of rows, tiles of channels. `lanes` adjacent threads of a block
-// each have a pack of n channels and process every row_lanes-th row. The split depends only on the shape and the pack
-// width.
+// Split of [rows, channels] into blocks: chunks of rows, tiles of channels. `lanes` adjacent threads of a block each
+// have a pack of n channels and process every row_lanes-th row. The split depends only on the shape and the pack width.
 struct Tiling {
   int64_t rows, channels, packs, lanes, row_lanes, tiles, chunk, chunks;
 
@@ -44,7 +43,7 @@ struct Strip {
 };
 
 // Calls f.operator()<u>(at, step) for a thread's rows, in order: u packs of memory, at `at` and at multiples of `step`
-// behind it. f loads all u packs before it uses one, so that `deep` loads per array are in flight.
+// after `at`. f loads all u packs before it uses one, so that `deep` loads per array are in flight.
 template <int deep, class F>
 __device__ void for_rows(const Strip& strip, const Tiling& t, F f) {
   const int64_t step = t.row_lanes * t.channels;
@@ -64,7 +63,7 @@ struct Packs {
   __device__ const Pack<T, n>& operator[](int i) const { return packs[i]; }
 };
 
-// Parameters [channels] as passed to kernels, and those of a thread's channels.
+// Parameters [channels], as passed to kernels.
 template <class C>
 struct Norm {
   const C *mean, *inv_std, *gamma, *beta;
@@ -76,6 +75,7 @@ struct Norm {
         beta(state.beta.cuda_data<C>()) {}
 };
 
+// Parameters of a thread's n channels.
 template <int n, class C>
 struct Channels {
   C mean[n], scale[n], beta[n];

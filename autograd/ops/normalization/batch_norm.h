@@ -18,8 +18,9 @@ struct BatchNormOptions {
   std::function<Tensor(const Tensor& x)> gather = {};
 };
 
-// Inputs of the kernels that follow the statistics: x [.., c]; mean to beta are [c] of compute_t. y is kept only if a
-// residual was added, to recover the ReLU mask; otherwise the mask is recomputed from x at no extra memory traffic.
+// Inputs of the kernels after the statistics: x [.., c]; mean, inv_std, gamma and beta [c] of compute_t. y is kept only
+// if a residual was added, to recover the ReLU mask; otherwise the mask is recomputed from x at no extra memory
+// traffic.
 struct BatchNormState {
   Tensor x, mean, inv_std, gamma, beta;  // x and the parameters; inv_std = 1/sqrt(variance + eps)
   bool relu = false;                     // max(y, 0) at the end

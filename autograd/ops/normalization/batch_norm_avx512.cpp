@@ -20,7 +20,7 @@ GODWIT_BF16 inline __m512 load(const bf16* from) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, _mm512_maskz_cvtepu16_epi32(0xFFFF, bits), 16));
 }
 
-// The instruction flushes subnormal numbers to zero. If there is one, bf16() rounds instead.
+// The instruction flushes subnormal numbers to zero. Vectors with a subnormal number are rounded by bf16() instead.
 GODWIT_BF16 inline void store(bf16* to, __m512 low, __m512 high) {
   constexpr int kSubnormal = 0x20;
   if (__builtin_expect(_mm512_fpclass_ps_mask(low, kSubnormal) | _mm512_fpclass_ps_mask(high, kSubnormal), 0)) {

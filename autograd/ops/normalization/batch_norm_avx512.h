@@ -1,5 +1,5 @@
 // For batch_norm*.cpp only: bfloat16 batch norm with AVX512_BF16 instructions (x86). Results are bit-identical to the
-// plain loops. For data in a cache it takes less than half the time: rounding is one instruction instead of ten.
+// plain loops. With data in a cache, the time is less than half: rounding takes one instruction instead of ten.
 #pragma once
 #include <cstdint>
 

@@ -67,7 +67,7 @@ void layer_norm_forward(Cpu, const Tensor& x, const Tensor& residual, const Tens
     T *sums = sum.data<T>(), *out = y.data<T>();
     C *means = mean.data<C>(), *inv_stds = inv_std.data<C>();
     const C share = C(1) / static_cast<C>(width), margin = static_cast<C>(eps);
-    vector_for(x.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* row = all + i * width;
         if (plus) {
@@ -105,7 +105,7 @@ void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor
     C* sums = partial.data<C>();
     T* to = dx.data<T>();
     const C share = C(1) / static_cast<C>(width);
-    vector_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> centered(width), scaled(width);  // x̂ and g of a row
       C *x_hat = centered.data(), *g = scaled.data();
       for (int64_t i = begin * kRows; i < std::min(n, end * kRows); ++i) {
@@ -127,7 +127,7 @@ void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor
       }
     });
     C *to_gamma = d_gamma.data<C>(), *to_beta = d_beta.data<C>();
-    vector_for(width, std::max<int64_t>(16, (1 << 15) / (blocks + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(width, std::max<int64_t>(16, (1 << 15) / (blocks + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t c = begin; c < end; ++c) {
         double of_gamma = 0, of_beta = 0;
         for (int64_t b = 0; b < blocks; ++b) {

@@ -11,8 +11,8 @@ void layer_norm_forward(Cpu, const Tensor& x, const Tensor& residual, const Tens
                         double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
 void layer_norm_forward(Cuda, const Tensor& x, const Tensor& residual, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& inv_std);
-// x is the normalized input (with a residual, the sum). dx may be dy. d_gamma and d_beta [width] sum over rows in a
-// fixed order.
+// x is the tensor that was normalized: with a residual, the sum. dx may be dy. d_gamma and d_beta [width] sum over rows
+// in a fixed order.
 void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,
                          const Tensor& dy, const Tensor& dx, const Tensor& d_gamma, const Tensor& d_beta);
 void layer_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tensor& mean, const Tensor& inv_std,

@@ -23,7 +23,7 @@ void rms_norm_forward(Cpu, const Tensor& x, const Tensor& gamma, double eps, con
     T* out = y.data<T>();
     C* inverses = inv_rms.data<C>();
     const C share = C(1) / static_cast<C>(width), margin = static_cast<C>(eps);
-    vector_for(x.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* row = all + i * width;
         T* to = out + i * width;
@@ -48,7 +48,7 @@ void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& 
     C* sums = partial.data<C>();
     T* to = dx.data<T>();
     const C share = C(1) / static_cast<C>(width);
-    vector_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin * kRows; i < std::min(n, end * kRows); ++i) {
         const T *row = all + i * width, *in = from + i * width;
         C* by_gamma = sums + i / kRows * width;
@@ -65,7 +65,7 @@ void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& 
       }
     });
     C* to_gamma = d_gamma.data<C>();
-    vector_for(width, std::max<int64_t>(16, (1 << 15) / (blocks + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(width, std::max<int64_t>(16, (1 << 15) / (blocks + 1)), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t c = begin; c < end; ++c) {
         double sum = 0;
         for (int64_t b = 0; b < blocks; ++b) sum += static_cast<double>(sums[b * width + c]);

@@ -35,7 +35,7 @@ struct Spread {
   }
 };
 
-// Products of extents of x and y fit in 32 bits.
+// Throws unless products of extents of x and y fit in 32 bits.
 Windows windows(const Tensor& x, const Tensor& y) {
   const auto axis = [&](int i) {
     index_count("adaptive_avg_pool2d", (x.dim(i) + 1) * (y.dim(i) + 1));

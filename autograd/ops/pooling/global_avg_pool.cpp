@@ -13,7 +13,7 @@ void global_avg_pool_forward(Cpu, const Tensor& x, const Tensor& y) {
     using C = compute_t<T>;
     const T* from = x.data<T>();
     T* mean = y.data<T>();
-    vector_for(x.dim(0), 1, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), 1, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> row(channels);
       std::vector<double> total(channels);
       for (int64_t image = begin; image < end; ++image) {
@@ -38,7 +38,7 @@ void global_avg_pool_backward(Cpu, const Tensor& dy, const Tensor& dx) {
     const T* from = dy.data<T>();
     const C share = C(1) / static_cast<C>(pixels);
     T* to = dx.data<T>();
-    vector_for(dx.dim(0) * pixels, 1 << 8, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(dx.dim(0) * pixels, 1 << 8, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t pixel = begin; pixel < end; ++pixel)
         for (int64_t c = 0; c < channels; ++c)
           to[pixel * channels + c] = static_cast<T>(C(from[pixel / pixels * channels + c]) * share);

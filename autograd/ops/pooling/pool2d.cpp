@@ -22,7 +22,7 @@ GODWIT_INLINE inline void for_taps(const Geometry& g, int64_t image, int64_t r, 
 // window.
 template <class T>
 void spread(const Geometry& g, compute_t<T> share, const T* dy, T* dx) {
-  vector_for(g.images * g.rows.in, g.grain(g.columns.in), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(g.images * g.rows.in, g.grain(g.columns.in), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     using C = compute_t<T>;
     const int64_t width = g.columns.in * g.channels;
     std::vector<C> sums(std::is_same_v<T, C> ? 0 : width);  // sums of a row, if T is not C
@@ -67,7 +67,7 @@ void avg_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, cons
     const T* from = x.data<T>();
     const C share = C(1) / static_cast<C>(options.kernel * options.kernel);
     T* out = y.data<T>();
-    vector_for(g.images * g.rows.out, g.grain(g.columns.out), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(g.images * g.rows.out, g.grain(g.columns.out), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> sums(g.channels);
       C* __restrict sum = sums.data();
       for (int64_t row = begin; row < end; ++row)

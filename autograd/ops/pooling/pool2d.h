@@ -42,7 +42,7 @@ inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   });
 }
 
-// Average pooling; padding counts as zeros. Throws as pool2d_shape() does.
+// Average pooling; padding counts as zeros. Throws like pool2d_shape().
 inline Var avg_pool2d(const Var& x, const Pool2dOptions& options) {
   Tensor y(pool2d_shape(x.value(), options, "avg_pool2d"), x.dtype(), x.device());
   on_device(y, [&](auto device) { avg_pool2d_forward(device, x.value(), options, y); });

@@ -39,7 +39,8 @@ struct Job {
 
   __device__ Source source(const BlockPiece& piece) const {
     const CodedBlock& block = blocks[piece.block];
-    return {x + block.begin + piece.begin, feedback == Feedback::none ? nullptr : kept + block.kept + piece.begin, feedback};
+    return {x + block.begin + piece.begin, feedback == Feedback::none ? nullptr : kept + block.kept + piece.begin,
+            feedback};
   }
   __device__ uint32_t* code(const BlockPiece& piece) const { return words + blocks[piece.block].at; }
 };

@@ -1,7 +1,7 @@
 // Arithmetic on the values of one block, single-threaded. Sums have a fixed order, whatever the vector width: value i
 // of a piece is added to lane i mod 16 of 16 float64 sums, then the upper half of the lanes is added to the lower half
-// until one is left. Longer blocks are cut into pieces, so that a GPU can sum these in parallel; their sums are added
-// in the same way.
+// until one lane is left. Longer blocks are cut into pieces, so that a GPU can sum pieces in parallel; the sums of
+// pieces are added in the same way.
 #pragma once
 #include <cstdint>
 
@@ -13,7 +13,7 @@ constexpr int kSumLanes = 16;        // partial sums of a piece
 // Arithmetic on the values of one block.
 namespace godwit::block {
 
-// Outputs may alias inputs.
+// sum = a + b. Outputs of all functions may alias inputs.
 void add(const float* a, const float* b, float* sum, int64_t n);
 void subtract(const float* a, const float* b, float* difference, int64_t n);    // difference = a − b
 void divide(float* x, float by, int64_t n);                                     // x ← x / by

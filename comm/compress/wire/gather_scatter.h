@@ -4,12 +4,12 @@
 
 namespace godwit {
 
-// values[i] = x[places[i]]; with `clear`, x[places[i]] is then set to 0. places: distinct int64 indices.
-void gather(Cuda device, const Tensor& places, const Tensor& x, bool clear, const Tensor& values);
-// x[places[i]] = values[i] · scales[i]; undefined `scales` means 1.
-void scatter(Cuda device, const Tensor& places, const Tensor& values, const Tensor& scales, const Tensor& x);
+// values[i] = x[indices[i]]; with `clear`, x[indices[i]] is then set to 0. indices: distinct int64 indices.
+void gather(Cuda device, const Tensor& indices, const Tensor& x, bool clear, const Tensor& values);
+// x[indices[i]] = values[i] · scales[i]; undefined `scales` means 1.
+void scatter(Cuda device, const Tensor& indices, const Tensor& values, const Tensor& scales, const Tensor& x);
 
-// sum[i] = x[i] + sum[i] for n values.
+// sum += x for n values.
 void add_values(Cuda device, const float* x, float* sum, int64_t n);
 
 }  // namespace godwit

@@ -45,7 +45,7 @@ Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation) {
 }
 
 void fail_overflow(const std::string& operation, float value, DType wire) {
-  fail(operation, ": a value is ", value, ", more than ", wire, " holds",
+  fail(operation, ": the value ", value, " overflows ", wire,
        wire == DType::f16 ? "; send bfloat16 (exchange.wire=bf16)" : "");
 }
 

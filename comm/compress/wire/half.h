@@ -6,15 +6,15 @@
 
 namespace godwit {
 
-// Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Throws if a finite value overflows (float16:
-// above 65504); infinities and NaN are kept. `operation` begins the message, which names the first such value. A GPU
-// makes this check by read_on_host() and names the largest magnitude.
+// Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Infinities and NaN are kept. Throws if a finite
+// value overflows (float16: above 65504); the message begins with `operation` and has the first such value. On a GPU,
+// the check runs by read_on_host() and the message has the largest magnitude.
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation);
 Tensor to_half(Cuda, const Tensor& x, DType wire, const char* operation);
 [[noreturn]] void fail_overflow(const std::string& operation, float value, DType wire);  // the error of to_half()
 void from_half(Cpu, const Tensor& halves, const Tensor& x);  // float32 x ← halves, exact
 void from_half(Cuda, const Tensor& halves, const Tensor& x);
-// mean [k] = (sum of parts [senders, k] over the senders, in float32 and in their order) / divisor, rounded once.
+// mean [k] = (sum of parts [senders, k] over the senders, in float32 and in sender order) / divisor, rounded once.
 void mean_of_halves(Cpu, const Tensor& parts, int divisor, const Tensor& mean);
 void mean_of_halves(Cuda, const Tensor& parts, int divisor, const Tensor& mean);
 

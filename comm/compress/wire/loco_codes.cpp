@@ -38,8 +38,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using namespace godwit::HWY_NAMESPACE;
 
-// x/by for integers |x| <= 128, correctly rounded. By parts: r = 1/by, q = x·r, plus r times the remainder x − q·by,
-// which is exact. (A division takes as long as ten multiplications.)
+// x/by for integers |x| <= 128, correctly rounded. kByParts avoids the division, which takes as long as ten
+// multiplications: with r = 1/by and q = x·r, the result is q + r·(x − q·by), whose remainder x − q·by is exact.
 template <bool kByParts>
 struct Quotient {
   hn::Vec<Floats> by, r;
@@ -51,7 +51,7 @@ struct Quotient {
     return hn::MulAdd(hn::NegMulAdd(q, by, x), r, q);
   }
 };
-// Whether the remainder and its product with r are large enough for float32.
+// Whether the remainder and its product with r stay in the range of float32.
 bool divides_by_parts(float divisor) { return divisor > 0x1p-90f && divisor < 0x1p90f; }
 
 // Decoded values of 4-bit codes.

@@ -18,7 +18,7 @@ struct Settings {
   float gain_new;   // β, the weight of the new error
   float gain_old;   // 1 − β, rounded once
   float clip;       // limit of |g|; infinity: none
-  bool random;      // error rounding: adds a random number in [0, 1) and rounds down; otherwise to nearest even
+  bool random;      // rounds the error stochastically: adds a random number in [0, 1) and rounds down
   bool reset;       // sets the error to 0
 };
 
@@ -34,10 +34,12 @@ struct Counts {
   bool finite = true;               // all g are finite; otherwise codes and errors are unusable
 };
 
-// a = e/s_e;  h = clip(g) + a;  code = clamp(round(h·s));  ẽ = (1−β)·a + β·(h − decoded);  e ← round(ẽ·s_e) in −128 …
-// 127. Rounding is to nearest even unless `settings` says otherwise. Code j goes to bit (bits·j) mod 32 of word bits·j
-// / 32 in words[(bits·n + 31) / 32], in two's complement; a 1-bit code is 1 if h >= 0. `rng` and `element`, the
-// global offset of the first value, key the random numbers.
+// Encodes n values:
+//   a = e/s_e;  h = clip(g) + a;  code = clamp(round(h·s));
+//   ẽ = (1−β)·a + β·(h − decoded);  e ← round(ẽ·s_e), limited to −128 … 127.
+// Rounding is to nearest even, except for e with settings.random. With settings.reset, e ← 0. A 1-bit code is 1 if
+// h >= 0. Code j is at bit (bits·j) mod 32 of word bits·j / 32 of words[(bits·n + 31) / 32], in two's complement. `rng`
+// and `element`, the global offset of the first value, key the random numbers.
 Counts encode(const float* g, int8_t* e, int64_t n, const Scales& scales, const Settings& settings, const RngKey& rng,
               int64_t element, uint32_t* words);
 

@@ -1,9 +1,9 @@
 // Rounds float vectors to integers and narrows these to bytes; included by kernel sources, once per instruction set.
-#if defined(GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
-#undef GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
+#if defined(GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_
+#undef GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_
 #else
-#define GODWIT_COMM_WIRE_WHOLE_NUMBERS_INL_H_
+#define GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_
 #endif
 #include <hwy/highway.h>
 

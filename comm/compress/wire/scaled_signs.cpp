@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "a word's bytes hold i
 
 constexpr int64_t kParts = 16;  // interleaved sums per tile
 
-// A vector of at most 16 values, so that whole vectors fill a 32-bit word; and a single value, for the rest.
+// Many: a vector of at most 16 values, so that whole vectors fill a 32-bit word. One: a single value, for the rest.
 using Many = hn::CappedTag<float, kParts>;
 using One = hn::CappedTag<float, 1>;
 
@@ -105,7 +105,8 @@ HWY_INLINE void align_bits(const uint32_t* HWY_RESTRICT words, const SignTile& t
 }
 
 // Mean of the senders' decoded values; writes up to 63 values beyond the tile.
-HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* mean) {
+HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t stride, const SignTile& tile,
+                              float* mean) {
   std::vector<uint64_t> bits(static_cast<size_t>(senders * kTileWords));
   std::vector<float> scales(static_cast<size_t>(senders));
   for (int64_t s = 0; s < senders; ++s) {
@@ -135,7 +136,8 @@ HWY_INLINE void mean_of_signs(const uint32_t* received, int senders, int64_t str
 }
 
 // sum_tile() with x = the mean of the senders' decoded values.
-float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* e, bool squares) {
+float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const SignTile& tile, float* e,
+                    bool squares) {
   HWY_ALIGN float mean[SignTile::kValues];
   mean_of_signs(received, senders, stride, tile, mean);
   return sum_tile(mean, e, tile.count, squares);

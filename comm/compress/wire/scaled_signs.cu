@@ -139,7 +139,8 @@ const SignTile* tiles_on(Cuda, const SignTiles& tiles) {
   if (!tiles.copy.defined()) {
     for (size_t i = 1; i < tiles.tiles.size(); ++i)
       check(tiles.tiles[i - 1].block <= tiles.tiles[i].block, "scaled signs: tile ", i, " is of block ",
-            tiles.tiles[i].block, ", the one before of ", tiles.tiles[i - 1].block, "; add blocks in their order");
+            tiles.tiles[i].block, ", tile ", i - 1, " of block ", tiles.tiles[i - 1].block,
+            "; add blocks in ascending order");
     const auto* bytes = reinterpret_cast<const uint8_t*>(tiles.tiles.data());
     const size_t size = tiles.tiles.size() * sizeof(SignTile);
     tiles.copy = Tensor::of(std::span<const uint8_t>(bytes, size), {static_cast<int64_t>(size)});

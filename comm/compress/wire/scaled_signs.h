@@ -23,7 +23,7 @@ struct SignTile {
   int64_t at;                               // first value, as an index into the array of values
   int64_t bit;                              // position of its sign in the message, in bits
   int64_t slot;                             // index of the message word that holds the scale
-  int32_t block;                            // the block it belongs to
+  int32_t block;                            // index of the tile's block
   int32_t count;                            // number of values
 };
 
@@ -39,10 +39,10 @@ struct SignTiles {
 
 constexpr int64_t kFarAway = std::numeric_limits<int64_t>::max();  // beyond every position
 
-// y = x + e;  s of every block;  e ← y − s·sign(y). One pass over memory if every block is one tile, otherwise two.
-// Writes scales and bits to `words`, whose sign bits must be 0 before. Sums are float32 within a tile, in 16
-// interleaved parts, and float64 across tiles. Returns the argument of first_fault(), on the device. On a GPU `tiles`
-// must be in block order.
+// y = x + e;  s of every block of y;  e ← y − s·sign(y). Writes scales and bits to `words`, whose sign bits must be 0
+// before. Sums are float32 within a tile, in 16 interleaved parts, and float64 across tiles. Makes one pass over memory
+// if every block is one tile, otherwise two. On a GPU `tiles` must be in block order. Returns the argument of
+// first_fault(), on the device.
 [[nodiscard]] Tensor compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale,
                                     uint32_t* words);
 [[nodiscard]] Tensor compress_signs(Cuda, const float* x, float* e, const SignTiles& tiles, SignScale scale,

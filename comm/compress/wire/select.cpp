@@ -12,7 +12,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
+int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* indices) {
   const hn::CappedTag<int32_t, 16> d;
   const hn::Rebind<float, decltype(d)> values;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -23,11 +23,11 @@ int64_t select(const float* x, int64_t n, uint32_t least, uint32_t* places) {
     prefetch(x + i + kPageValues);
     const auto magnitude = hn::BitCast(d, hn::Abs(hn::LoadU(values, x + i)));
     const auto chosen = hn::Gt(magnitude, below);  // branch-free, since most vectors contain chosen values
-    hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(places) + count);
+    hn::StoreU(hn::Compress(here, chosen), d, reinterpret_cast<int32_t*>(indices) + count);
     count += static_cast<int64_t>(hn::CountTrue(d, chosen));
   }
   for (; i < n; ++i)
-    if (magnitude_bits(x[i]) >= least) places[count++] = static_cast<uint32_t>(i);
+    if (magnitude_bits(x[i]) >= least) indices[count++] = static_cast<uint32_t>(i);
   return count;
 }
 
@@ -40,8 +40,8 @@ namespace godwit {
 
 HWY_EXPORT(select);
 
-int64_t places_of_at_least(const float* x, int64_t n, uint32_t least, uint32_t* places) {
-  return HWY_DYNAMIC_DISPATCH(select)(x, n, least, places);
+int64_t indices_of_at_least(const float* x, int64_t n, uint32_t least, uint32_t* indices) {
+  return HWY_DYNAMIC_DISPATCH(select)(x, n, least, indices);
 }
 
 }  // namespace godwit

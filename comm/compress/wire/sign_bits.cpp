@@ -59,9 +59,9 @@ HWY_INLINE V full_add(V a, V b, V c, V& carry) {
   return hn::Xor(either, c);
 }
 
-// Counts the ones over all senders for blocks of Lanes(d) words: plane p of a block, of kMaxPlanes, holds bit p of its
-// counts. Adds eight senders at a time, whose sum has four bits, over all blocks, so that few senders' words compete
-// for the cache.
+// Counts the ones over all senders for blocks of Lanes(d) words. Each block has kMaxPlanes planes; plane p holds bit p
+// of the block's counts. Adds eight senders at a time, whose sum has four bits, over all blocks, so that the words of
+// few senders compete for the cache.
 template <class D>
 HWY_INLINE void count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride, int64_t blocks,
                              uint32_t* HWY_RESTRICT planes) {
@@ -143,8 +143,8 @@ void sum_words_i32(const uint32_t* words, int64_t senders, int64_t stride, int32
   sum_words(words, senders, stride, sum, count);
 }
 
-// The counts start at 2^used − half, so that they carry into plane `used` once half of the senders, rounded up, have a
-// 1.
+// The counts start at 2^used − half, where half is half of the senders, rounded up. A count therefore carries into
+// plane `used` once `half` senders have a 1.
 template <class D>
 HWY_INLINE void majority_block(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride,
                                uint32_t* HWY_RESTRICT votes) {
@@ -215,7 +215,8 @@ void sum_all(const uint32_t* words, int64_t senders, int64_t stride, Sum* sum, i
   check(senders >= 1 && senders <= 32767, "sum_signs: ", senders, " senders; 1 to 32767 fit its 16-bit sums");
   parallel_for(
       n / 32, kGrain,
-      [&](int64_t begin, int64_t end) { sum_words(words + begin, senders, stride, sum + 32 * begin, end - begin); }, kAlign);
+      [&](int64_t begin, int64_t end) { sum_words(words + begin, senders, stride, sum + 32 * begin, end - begin); },
+      kAlign);
   if (n % 32 == 0) return;
   Sum last[32];
   sum_words(words + n / 32, senders, stride, last, 1);

@@ -30,8 +30,8 @@ struct Sum {
   }
 };
 
-// Bit-sliced counters: plane p holds bit p of the counts of a word's 32 values. The counts start so that they carry
-// into the last plane once half of the senders, rounded up, have a 1.
+// Bit-sliced counters: plane p holds bit p of the counts of a word's 32 values. The counts start at a value with which
+// they carry into the last plane once half of the senders, rounded up, have a 1.
 struct Majority {
   const uint32_t* words;
   int64_t senders, stride, n;

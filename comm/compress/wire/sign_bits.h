@@ -9,8 +9,8 @@ namespace godwit {
 
 constexpr int64_t sign_words(int64_t n) { return (n + 31) / 32; }  // words for n signs
 
-// words[sign_words(n)]: bit 1 for x >= 0 (also −0.0); unused bits of the last word are 0. NaN gives 0, like −1, so
-// check for finite values before.
+// words[sign_words(n)]: bit 1 for x >= 0 (also −0.0); unused bits of the last word are 0. The bit of NaN is 0, so check
+// for finite values before.
 void pack_signs(Cpu, const float* x, uint32_t* words, int64_t n);
 void pack_signs(Cuda, const float* x, uint32_t* words, int64_t n);
 

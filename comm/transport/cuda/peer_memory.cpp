@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-void reach(Cuda device, Device memory) {
+void enable_peer_access(Cuda device, Device memory) {
   const int index = device.context->index;
   if (memory.index == index) return;
   device.context->cached<bool>({30, memory.index}, [&] {

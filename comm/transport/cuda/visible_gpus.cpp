@@ -8,13 +8,13 @@
 namespace godwit {
 
 std::string visible_gpus() {
-  std::string places;
+  std::string bus_ids;
   for (int index = 0; index < cuda_devices(); ++index) {
-    char place[32] = "";
-    cuda_check(cudaDeviceGetPCIBusId(place, sizeof(place), index), "cudaDeviceGetPCIBusId");
-    places.append(place).append(" ");
+    char bus_id[32] = "";
+    cuda_check(cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), index), "cudaDeviceGetPCIBusId");
+    bus_ids.append(bus_id).append(" ");
   }
-  return places;
+  return bus_ids;
 }
 
 }  // namespace godwit

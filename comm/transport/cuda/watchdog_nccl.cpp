@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{1};  // between polls while a collective is pending
-constexpr std::chrono::seconds kFarewell{10};  // for pending work when a group is destroyed
+constexpr std::chrono::seconds kDrain{10};     // for pending work when a group is destroyed
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void NcclWatchdog::join(Member& member) {
 void NcclWatchdog::leave(Member& member) {
   std::unique_lock lock(mutex_);
   ncclResult_t state = member.comm ? ncclCommFinalize(member.comm) : ncclSuccess;
-  for (const auto start = Clock::now(); member.comm && state == ncclInProgress && Clock::now() - start < kFarewell;) {
+  for (const auto start = Clock::now(); member.comm && state == ncclInProgress && Clock::now() - start < kDrain;) {
     lock.unlock();
     std::this_thread::sleep_for(kPoll);
     lock.lock();

@@ -12,7 +12,7 @@ namespace godwit {
 class RangePieces {
  public:
   static constexpr int64_t kValues = 4096;
-  struct Place {
+  struct Entry {
     int64_t begin, end, first;  // a range, and the index of its first piece
   };
   struct Piece {
@@ -20,13 +20,13 @@ class RangePieces {
   };
   // Argument of kernels.
   struct Table {
-    const Place* places;
+    const Entry* entries;
     int64_t ranges, pieces;
     __device__ Piece operator[](int64_t piece) const {
       int64_t low = 0, high = ranges;  // finds the last range that begins at or before this piece
-      while (high - low > 1) (places[(low + high) / 2].first <= piece ? low : high) = (low + high) / 2;
-      const int64_t begin = places[low].begin + (piece - places[low].first) * kValues;
-      return {low, begin, begin + kValues < places[low].end ? begin + kValues : places[low].end};
+      while (high - low > 1) (entries[(low + high) / 2].first <= piece ? low : high) = (low + high) / 2;
+      const int64_t begin = entries[low].begin + (piece - entries[low].first) * kValues;
+      return {low, begin, begin + kValues < entries[low].end ? begin + kValues : entries[low].end};
     }
   };
 
@@ -41,8 +41,8 @@ class RangePieces {
 
   int64_t pieces() const { return pieces_; }
   Table table() const {
-    static_assert(sizeof(Place) == 3 * sizeof(int64_t));
-    return {reinterpret_cast<const Place*>(memory_.cuda_data<int64_t>()), ranges_, pieces_};
+    static_assert(sizeof(Entry) == 3 * sizeof(int64_t));
+    return {reinterpret_cast<const Entry*>(memory_.cuda_data<int64_t>()), ranges_, pieces_};
   }
 
  private:

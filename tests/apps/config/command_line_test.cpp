@@ -14,7 +14,7 @@
 #include "tests/apps/config/parse.h"
 
 namespace godwit::apps {
-namespace {
+namespace command_line_test {
 
 TEST(CommandLine, ModelOptionsApplyToTheirNetworks) {
   const ImageConfig vit = parse({"--set", "model.patch_size=2", "--model", "vit_tiny", "--set", "model.dropout=0.1"});
@@ -482,5 +482,5 @@ TEST(CommandLine, MessagesTruncateAndEscapeQuotedText) {
   }
 }
 
-}  // namespace
+}  // namespace command_line_test
 }  // namespace godwit::apps

@@ -15,7 +15,7 @@
 #include "engine/check.h"
 
 namespace godwit::apps {
-namespace {
+namespace committed_configs_test {
 
 // The program of configs/FOLDER/… or, without a folder, of configs/FILE.
 const Program& program_of(const std::filesystem::path& file) {
@@ -65,5 +65,5 @@ TEST(CommittedConfigs, AreAccepted) {
   EXPECT_GT(files, 70u);
 }
 
-}  // namespace
+}  // namespace committed_configs_test
 }  // namespace godwit::apps

@@ -7,7 +7,7 @@
 #include "tests/apps/config/parse.h"
 
 namespace godwit::apps {
-namespace {
+namespace help_test {
 
 TEST(Help, ListsProgramsAndMethods) {
   EXPECT_FALSE(run({"--help", "--lr", "nan", "--nonsense"}).config);
@@ -77,5 +77,5 @@ TEST(Help, ExplainsGroupsAndOptions) {
   expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
 }
 
-}  // namespace
+}  // namespace help_test
 }  // namespace godwit::apps

@@ -9,7 +9,7 @@
 #include "apps/image/image_config.h"
 
 namespace godwit::apps {
-namespace {
+namespace options_page_test {
 
 std::string cell(std::string text) {  // escapes text for a Markdown table
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
@@ -54,5 +54,5 @@ TEST(OptionsPage, IsGeneratedFromTheDescriptions) {
   EXPECT_TRUE(page.str() == text) << "docs/methods/options.md is out of date; see the first lines of " << __FILE__;
 }
 
-}  // namespace
+}  // namespace options_page_test
 }  // namespace godwit::apps

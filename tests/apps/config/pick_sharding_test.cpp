@@ -6,7 +6,7 @@
 #include "tests/apps/config/parse.h"
 
 namespace godwit::apps {
-namespace {
+namespace pick_sharding_test {
 
 constexpr const char* kPicksHybrid = "exchange.sharding=auto picks hybrid: the 2 workers of each node divide the parameters";
 
@@ -58,7 +58,7 @@ TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
   expect_sharding("--nodes 2 --exchange zeropp --set exchange.sharding=auto", Sharding::zero2, "");
 }
 
-// A run that continues, also with another number of workers, reads the choice.
+// A resumed run keeps the choice, also with another number of workers.
 TEST(PickSharding, TheConfigurationKeepsTheChoice) {
   for (const auto& [flags, name] : {std::pair{"--nodes 2 --workers-per-node 2", "hybrid"},
                                     {"--nodes 2", "none"},
@@ -130,5 +130,5 @@ TEST(PickSharding, HelpNamesTheDefault) {
   }
 }
 
-}  // namespace
+}  // namespace pick_sharding_test
 }  // namespace godwit::apps

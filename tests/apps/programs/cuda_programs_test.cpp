@@ -6,7 +6,7 @@
 #include "tests/apps/small_data.h"
 
 namespace godwit {
-namespace {
+namespace cuda_programs_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -209,5 +209,5 @@ TEST_F(CudaTrainResnet, ReportsThatThereAreTooFewGpus) {
   expect_refused("--device cuda:99", {"numbered from 0"});
 }
 
-}  // namespace
+}  // namespace cuda_programs_test
 }  // namespace godwit

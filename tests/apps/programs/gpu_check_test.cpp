@@ -1,4 +1,4 @@
-// scripts/gpu_check: what it reports of a test program that fails, crashes and hangs, and the archive at the end.
+// scripts/gpu_check: its report of a test program that fails, crashes and hangs, and the archive at the end.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -6,12 +6,12 @@
 #include "tests/apps/programs/program_test.h"
 
 namespace godwit {
-namespace {
+namespace gpu_check_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 
-// Stands in for cuda_tests: prints as GoogleTest does, and leaves out the tests behind the - of the filter.
+// A fake cuda_tests: prints like GoogleTest, and skips the tests after the - of the filter.
 constexpr const char* kProgram = R"py(#!/usr/bin/env python3
 import os, sys, time
 without = sys.argv[1].removeprefix("--gtest_filter=*").removeprefix("-").split(":")
@@ -46,5 +46,5 @@ TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
   EXPECT_EQ(read_file(folder / "list"), "gpu.json\nlogs/\nlogs/cuda_tests.log\n");
 }
 
-}  // namespace
+}  // namespace gpu_check_test
 }  // namespace godwit

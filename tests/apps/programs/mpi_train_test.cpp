@@ -13,7 +13,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace mpi_train_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -191,7 +191,7 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
   EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
 }
 
-// SIGUSR1 to one process: all save, and go on. Threads, or other processes, continue from there.
+// SIGUSR1 to one process: all processes save and go on. Threads or other processes resume from this checkpoint.
 TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
   const std::string program =
       kProgram +
@@ -213,7 +213,7 @@ TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
       << outcome.out;
 }
 
-// The nodes of a resumed run are those of its config.json, not one for each host.
+// A resumed run takes its number of nodes from config.json, instead of one node per host.
 TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
   const std::string program = kProgram + std::string(kSmall) + "--optimizer birder --run-dir run ";
   MpiOutcome outcome = mpirun(4, program + "--nodes 2 --checkpoint-every 1", folder_);
@@ -226,7 +226,7 @@ TEST_F(MpiTrain, AResumedRunKeepsItsNodes) {
   EXPECT_EQ(text("run/weights.safetensors"), weights);
 }
 
-// Error feedback, states of variance and of the warm-up, shards and low-rank factors, in the files of processes.
+// Processes write files with error feedback, variance and warm-up state, shards and low-rank factors.
 TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
   for (const std::string flags :
        {"--optimizer one_bit_adam --set optimizer.warmup_steps=2",
@@ -253,7 +253,7 @@ TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
   }
 }
 
-// mpirun would end the ranks a second after SIGTERM; it passes SIGUSR2 on to them. Saving takes 2.5 s here.
+// mpirun ends the ranks one second after SIGTERM, but passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
   const std::string line = "cd " + folder_.str() + " && timeout -k 2 60 " + signal_after(9, "USR2") +
@@ -283,7 +283,7 @@ TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
   EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_EQ(outcome.says("SIGTERM: "),
             outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
-                         "launcher ends this one before that\n"))
+                         "launcher ends this rank before it can save\n"))
       << outcome.err;
 }
 
@@ -357,8 +357,8 @@ TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
     EXPECT_EQ(text(std::string("mpi") + file), text(std::string("local") + file)) << file;
 }
 
-// Each process decodes some of the files; rank 0 reports the damaged files of both.
-TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
+// Each process decodes some of the files; rank 0 reports the corrupt files of both.
+TEST_F(MpiTrain, ReportsCorruptFilesOfAllRanks) {
   const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";
   const Bytes whole = read(golden + "large.jpg");
   Bytes damaged = whole;  // valid header and end, but only a few valid pixels
@@ -372,9 +372,9 @@ TEST_F(MpiTrain, ReportsDamagedFilesOfAllRanks) {
   const std::string flags = "--data photos --batch 1 --epochs 1 --set data.crop=16 --run-dir run";
   const MpiOutcome outcome = mpirun(2, kProgram + flags, folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("damaged file train/cat/1.jpg: is damaged"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("and 1 more damaged file\n"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("corrupt file train/cat/1.jpg: is corrupt"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("and 1 more corrupt file\n"), std::string::npos) << outcome.out;
 }
 
-}  // namespace
+}  // namespace mpi_train_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace netlab_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -62,8 +62,8 @@ TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
   EXPECT_LE(measured, 1.02 * expected);
 }
 
-// The ranks' own watchdog names rank, host and phase; mpirun, which is told of the cut by TCP after 5 s, then ends the
-// hosts. The timeout is shorter than that, and long enough that a busy machine does not cause it before the cut.
+// The ranks' watchdog names rank, host and phase. mpirun learns of the cut from TCP after 5 s, and then ends the hosts.
+// The watchdog's timeout is below 5 s, but long enough not to expire before the cut on a busy machine.
 TEST_F(Netlab, ACutLinkEndsAllRanks) {
   const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=3";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
@@ -76,16 +76,29 @@ TEST_F(Netlab, ACutLinkEndsAllRanks) {
   EXPECT_LT(outcome.seconds, 45) << outcome.err;
 }
 
-// The other process of that host names it.
+// A prefix of a command that kills one rank after the first steps.
+std::string killing(int rank) {
+  return "sh -c '[ $OMPI_COMM_WORLD_RANK = " + std::to_string(rank) +
+         " ] && ( until [ -s run/metrics.jsonl ]; do sleep 0.1; done; kill -KILL $$ ) & exec \"$@\"' sh ";
+}
+
+// The other process on the host of the killed process names it.
 TEST_F(Netlab, AKilledProcessIsNamedWithItsHost) {
-  const std::string killed =
-      "sh -c '[ $OMPI_COMM_WORLD_RANK = 3 ] && ( until [ -s run/metrics.jsonl ]; do sleep 0.1; done; kill -KILL $$ ) & "
-      "exec \"$@\"' sh ";
-  const MpiOutcome outcome = netlab("--hosts 2 --workers-per-node 2 --measure 0 -- " + killed + train_ +
+  const MpiOutcome outcome = netlab("--hosts 2 --workers-per-node 2 --measure 0 -- " + killing(3) + train_ +
                                     " --epochs 1000000 --max-steps 0 --run-dir run");
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_TRUE(outcome.says("rank 2 on host1: phase '")) << outcome.err;
   EXPECT_TRUE(outcome.says("': rank 3 on host1 has ended; its process was killed or has crashed\n")) << outcome.err;
+  EXPECT_LT(outcome.seconds, 45) << outcome.err;
+}
+
+TEST_F(Netlab, AKilledProcessThatIsAloneOnItsHostIsNamed) {
+  const MpiOutcome outcome =
+      netlab("--hosts 2 --measure 0 -- " + killing(1) + train_ + " --epochs 1000000 --max-steps 0 --run-dir run");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_TRUE(outcome.says("\nphase '") || outcome.err.starts_with("phase '")) << outcome.err;
+  EXPECT_TRUE(outcome.says("': rank 1 on host1 has ended; its process was killed or has crashed\n")) << outcome.err;
+  EXPECT_FALSE(outcome.says("rank 0 on host0 has ended")) << "it ends after the other: " << outcome.err;
   EXPECT_LT(outcome.seconds, 45) << outcome.err;
 }
 
@@ -186,5 +199,5 @@ TEST_F(Netlab, RefusesWhatItCannotEmulate) {
   }
 }
 
-}  // namespace
+}  // namespace netlab_test
 }  // namespace godwit

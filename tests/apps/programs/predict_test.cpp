@@ -9,7 +9,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace predict_test {
 
 using nlohmann::json;
 
@@ -64,7 +64,7 @@ TEST_F(Predict, HasTheBucketsOfTheEngine) {
   }
 }
 
-// The numbers of torchvision and HuggingFace.
+// Numbers of parameters in torchvision and HuggingFace.
 TEST_F(Predict, CountsTheParametersOfLargeModels) {
   for (const auto& [name, parameters] :
        {std::pair<const char*, int64_t>{"vgg16", 138357544}, {"bert_large", 334094338}, {"gpt2_xl", 1557611200},
@@ -96,7 +96,7 @@ TEST_F(Predict, AnUnlimitedLinkCostsNothing) {
 }
 
 // The first bucket, a bias, is exchanged before the second one is complete. From then on a slow link is busy, and hides
-// what is left of backward. A fast link exposes the last bucket, which is complete when backward ends.
+// the rest of the backward pass. A fast link exposes the last bucket, which is complete when backward ends.
 TEST_F(Predict, BackwardHidesCommunication) {
   const std::string one_step = kResNet + std::string("--step-ms 300 ") + kLinkOnly;
   const auto exchange = [](double values, double rate) { return 2 * 3 * (100e-6 + values / rate); };
@@ -172,8 +172,8 @@ TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
   }
 }
 
-// Signs of 64 workers to all are too many for a slow link, and cost more than dense within the node. Hierarchical sends
-// the bytes of dense between nodes, and more within. Random-k always sends less than dense.
+// An all-gather of the signs of 64 workers is too large for a slow link, and costs more than dense within the node.
+// Hierarchical sends the bytes of dense between nodes, and more within. Random-k always sends less than dense.
 TEST_F(Predict, SaysWhereAMethodPays) {
   const Outcome outcome = predict(
       "--model bert_base --batch 3 --step-ms 58 --transport nccl --nodes 8 --workers-per-node 8 --intra-bandwidth "
@@ -229,5 +229,5 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--plot a.png", "--plot needs matplotlib", "PYTHONPATH=hidden");
 }
 
-}  // namespace
+}  // namespace predict_test
 }  // namespace godwit

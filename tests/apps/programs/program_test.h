@@ -33,15 +33,15 @@ struct Outcome {
   std::string out, err;
 };
 
-// Words before a command: it gets the signal when run/metrics.jsonl has `lines` lines, `seconds` later. The file
-// `signaled` is then created.
+// Prefix of a command. The command gets the signal `seconds` after run/metrics.jsonl has `lines` lines; then the file
+// `signaled` is created.
 inline std::string signal_after(int lines, const std::string& signal, double seconds = 0) {
   return "sh -c '( until [ $(wc -l < run/metrics.jsonl) -ge " + std::to_string(lines) +
          " ] || ! kill -0 $$; do sleep 0.01; done; sleep " + std::to_string(seconds) + "; kill -" + signal +
          " $$; touch signaled ) >/dev/null 2>&1 & exec \"$@\"' sh ";
 }
 
-// Words before a command: it runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
+// Prefix of a command, which then runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
 inline std::string faulty_system(const std::string& fault) {
   return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
          "/faulty_system.so '" +

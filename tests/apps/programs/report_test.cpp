@@ -5,7 +5,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace report_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -189,7 +189,7 @@ TEST_F(Report, NamesRunsThatCannotBeRead) {
   for (const auto& [name, message] : bad) {
     const Outcome outcome = report(name);
     EXPECT_EQ(outcome.exit_code, 1) << name;
-    EXPECT_EQ(outcome.err, message + "report: no run can be read; there is no page\n");
+    EXPECT_EQ(outcome.err, message + "report: no run can be read; no page is written\n");
     EXPECT_EQ(outcome.out, "");
     all += name + " ";
     messages += message;
@@ -297,5 +297,5 @@ TEST_F(Report, DrawsInABrowser) {
   EXPECT_EQ(points("test_top1"), (std::vector<int64_t>{1, 1}));
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -63,7 +63,7 @@ TEST_F(Resume, GivesTheSameBitsAsAnUninterruptedRun) {
   }
 }
 
-// Buckets and threads are no part of the result.
+// The result does not depend on buckets and threads.
 TEST_F(Resume, WithOtherBucketsAndThreads) {
   const auto whole = trained("--optimizer birder --nodes 2 --workers-per-node 2 --batch 16 --max-steps 6", 3);
   const Outcome outcome = continued_from(3, "--set bucket.mib=0.01 --set bucket.first_mib=0.01 --threads 2");
@@ -71,8 +71,8 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
-// A run that picks the size measures before it trains, and its configuration has the size: the same command continues
-// with the same buckets, without another measurement. The result is that of a given size.
+// A run with bucket.mib=auto measures before it trains, and writes the picked size to config.json. The same command
+// then continues with these buckets, without another measurement, and gives the result of this size.
 TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 16 --max-steps 6 ";
   const auto whole = trained(flags, 3);
@@ -178,7 +178,7 @@ TEST_F(Resume, AutoStartsAnewWithoutACheckpoint) {
       << other.err;
 }
 
-// A checkpoint that was saved at the end of an epoch before the evaluation: the evaluation is made up for.
+// If a checkpoint was saved at the end of an epoch, before the evaluation, the resumed run first evaluates.
 TEST_F(Resume, EvaluatesAnEpochThatWasInterruptedBeforeItsEvaluation) {
   const auto whole = trained("--optimizer sgdm --nodes 2 --batch 16 --max-steps 20", 8);
   for (const int64_t step : {20, 8}) {
@@ -302,7 +302,8 @@ TEST_F(Resume, CheckpointsByTheClock) {
   for (const char* bad : {"-1", "1.5", "min", "10hours", "1e99"}) {
     const Outcome refused = train(std::string("--optimizer birder --checkpoint-every ") + bad);
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps, as 200, or of minutes, as 10min; got '" +
+    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps such as 200, or of minutes such as 10min; "
+                               "got '" +
                                std::string(bad) + "'"),
               std::string::npos)
         << refused.err;
@@ -334,13 +335,13 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
   fs::remove_all(run_dir());
   const Outcome outcome = train("--optimizer sgdm --set checkpoint.best=top9");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no checkpoint is kept "
-                             "for it; they have test_loss, test_top1"),
+  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no best checkpoint is "
+                             "kept; use one of test_loss, test_top1"),
             std::string::npos)
       << outcome.out;
 }
 
-// The checkpoint of a new best evaluation, after step 64, cannot be written: that of the best one before it stays.
+// The checkpoint of a new best evaluation, after step 64, cannot be written, so the previous best one stays.
 TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
   environment_ = faulty_system("FAULTY_FULL=4.partial/ 1000 1000000");
   const Outcome outcome = train(
@@ -358,7 +359,7 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
   EXPECT_EQ(kept, (std::set<int64_t>{32, 70})) << outcome.out;
 }
 
-// A run that drops state of its checkpoint says so.
+// A run that drops state of its checkpoint reports this.
 TEST_F(Resume, ReportsStateThatItDoesNotUse) {
   trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
   const Outcome outcome = continued_from(2, "--set ema.decay=0");
@@ -368,7 +369,7 @@ TEST_F(Resume, ReportsStateThatItDoesNotUse) {
       << outcome.out;
 }
 
-// 4 nodes, then 8, then 2: every step has as many samples, and the state is redistributed.
+// 4 nodes, then 8, then 2: every step has the same number of samples, and the state is redistributed.
 TEST_F(Resume, WithAnotherNumberOfWorkers) {
   for (const char* method : {"birder", "adamw --exchange loco --set exchange.sharding=zero2", "one_bit_adam"}) {
     fs::remove_all(run_dir());
@@ -400,7 +401,7 @@ TEST_F(Resume, WithAnotherNumberOfWorkers) {
   }
 }
 
-// The errors of LoCo are codes of a scale.
+// The stored errors of LoCo are codes in units of a scale.
 TEST_F(Resume, RefusesErrorsOfLocoInOtherUnits) {
   const auto refused = [&](const std::string& flags, const std::string& what) {
     const Outcome outcome = train("--max-steps 4 " + flags, "--resume run");
@@ -450,5 +451,5 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   refused("", "--resume run", "metrics.jsonl: has 0 bytes");
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace godwit

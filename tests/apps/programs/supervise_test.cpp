@@ -3,7 +3,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace supervise_test {
 
 namespace fs = std::filesystem;
 
@@ -32,7 +32,7 @@ class Supervise : public TrainResnet {
   static constexpr const char* kResumes = " --run-dir run --checkpoint-every 10 --resume auto";
 };
 
-// The first two starts are killed. The run ends with the bits of one that was never killed.
+// The first two starts are killed. The result is bit-identical to a run that was never killed.
 TEST_F(Supervise, ContinuesARunThatDies) {
   ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
   const auto whole = remains();
@@ -49,7 +49,7 @@ TEST_F(Supervise, ContinuesARunThatDies) {
   EXPECT_EQ(outcome.err.find("(restart 2 of 3)"), std::string::npos) << "a new checkpoint restarts the count";
 }
 
-// A process of mpirun is killed in the first start. The run ends with the bits of one with threads.
+// A process of mpirun is killed in the first start. The result is bit-identical to a run with threads.
 TEST_F(Supervise, ContinuesUnderMpirunAfterAKilledRank) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
@@ -89,7 +89,7 @@ TEST_F(Supervise, KillsALauncherThatHangs) {
   EXPECT_NE(outcome.err.find("mpirun still runs 0.3 s after its processes on this host have ended; killing it"),
             std::string::npos)
       << outcome.err;
-  outcome = supervise(options, script(lines) + kResumes);  // another command may run on by itself
+  outcome = supervise(options, script(lines) + kResumes);  // without mpirun the command may run on alone
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
 
@@ -148,14 +148,14 @@ TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   Outcome outcome = supervise(options, script("exit 0") + words + kResumes);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(starts(), line + kResumes + "\n");
-  // Of the three hosts of a run of four, two remain: three cannot divide the samples of a step equally.
+  // A run of four hosts has three left. Three cannot divide the samples of a step equally, so two hosts are used.
   ASSERT_EQ(supervise("", train_ + " --nodes 4" + kResumes).exit_code, 0);
   outcome = supervise(options, train_ + " --nodes {nodes} --max-steps 310" + kResumes);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("16 samples per step, which 3 workers cannot divide"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("the run refuses 3 hosts; starting it with 2"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.out.find("2 workers instead of 4"), std::string::npos) << outcome.out;
-  // One host is too few; another one comes up while the supervisor waits.
+  // One host is too few. Another host comes up while the supervisor waits.
   fs::remove(folder_ / "starts");
   fs::remove_all(folder_ / "up");
   write_file(folder_ / "up/b", "");
@@ -167,5 +167,5 @@ TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   EXPECT_EQ(starts(), std::string("b:2,d:2 2 4") + kResumes + "\n");
 }
 
-}  // namespace
+}  // namespace supervise_test
 }  // namespace godwit

@@ -10,7 +10,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace timeline_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -122,8 +122,8 @@ TEST_F(Timeline, OfProcessesIsInOneFile) {
   const json trace = read_trace();
   EXPECT_LT(trace["otherData"]["clock_error_us"], 1e6);
   for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(counts(trace, rank)["step 3"], 1);
-  // A collective ends after both ranks have begun it, on a clock of both.
-  double begin = 0, end = 1e300;  // of the last one with this name: the latest begin, the earliest end
+  // On a common clock, a collective ends after both ranks have begun it.
+  double begin = 0, end = 1e300;  // of the last event with this name: latest begin, earliest end
   for (int rank = 0; rank < 2; ++rank) {
     double last_begin = 0, last_end = 0;
     for (const json& event : trace["traceEvents"])
@@ -135,7 +135,7 @@ TEST_F(Timeline, OfProcessesIsInOneFile) {
   EXPECT_GE(end, begin);
 }
 
-// A resumed run writes a new file, which voids the steps behind the checkpoint.
+// A resumed run writes a new file, which voids the steps after the checkpoint.
 TEST_F(Timeline, TensorBoardReadsTheScalarsOfMetrics) {
   const std::string flags = "--optimizer adamw --nodes 2 --batch 16 --max-steps 7 --epochs 2 --set log_every=1 ";
   ASSERT_EQ(train(flags + "--checkpoint-every 3 --set checkpoint.keep=9").exit_code, 0);
@@ -171,5 +171,5 @@ TEST_F(Timeline, TensorBoardReadsTheScalarsOfMetrics) {
   }
 }
 
-}  // namespace
+}  // namespace timeline_test
 }  // namespace godwit

@@ -6,7 +6,7 @@
 #include "tests/apps/programs/program_test.h"
 
 namespace godwit {
-namespace {
+namespace tokenize_test {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -73,7 +73,7 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
   EXPECT_THAT(refusal("text --out x --tokenizer characters --format plain --shard-tokens 5"),
-              HasSubstr("--shard-tokens: is for --format header"));
+              HasSubstr("--shard-tokens applies to --format header"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));
   write_file(folder_ / "y.partial" / "mine", "kept");
   EXPECT_THAT(refusal("text --out y --tokenizer characters"),
@@ -88,5 +88,5 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(train("--help").out, HasSubstr("--train-bpe SIZE"));
 }
 
-}  // namespace
+}  // namespace tokenize_test
 }  // namespace godwit

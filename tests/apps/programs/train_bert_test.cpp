@@ -9,7 +9,7 @@
 #include "tests/apps/small_data.h"
 
 namespace godwit {
-namespace {
+namespace train_bert_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -426,5 +426,5 @@ TEST_F(TrainBert, AnswersThatDoNotMatchTheirOffsetAreCounted) {
   EXPECT_NE(outcome.out.find("1 skipped"), std::string::npos) << outcome.out;
 }
 
-}  // namespace
+}  // namespace train_bert_test
 }  // namespace godwit

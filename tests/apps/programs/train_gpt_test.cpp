@@ -10,7 +10,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace train_gpt_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -149,7 +149,7 @@ TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
   }
 }
 
-// The second run evaluates the averages that the first one saved: it trains without a learning rate.
+// With a learning rate of 0, the second run evaluates the averages that the first run saved.
 TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
   const std::string flags = "--set data.valid=valid.txt --optimizer adamw --nodes 2 --set log_every=1 ";
   done(flags + "--set exchange.sharding=zero3 --set exchange.parameter_wire=bf16 --set ema.decay=0.5");
@@ -162,7 +162,7 @@ TEST_F(TrainGpt, AveragesOfShardedParametersAreEvaluatedInFloat32) {
   EXPECT_EQ(metrics().back()["val_loss"], expected);
 }
 
-// train_gpt picks hybrid sharding for 2 × 2 workers, and a run that continues keeps it.
+// train_gpt picks hybrid sharding for 2 × 2 workers, and a resumed run keeps it.
 TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
   const std::string flags =
       "--nodes 2 --workers-per-node 2 --batch 1 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9";
@@ -185,8 +185,8 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
       << birder.out;
 }
 
-// A folder of transformers goes in; a folder that transformers reads comes out (bench/peers/finetune_roundtrip.py). The
-// text is a cycle of the 11 characters, which the model learns.
+// Fine-tunes a folder of transformers to a folder that transformers reads (bench/peers/finetune_roundtrip.py). The text
+// is a cycle of 11 characters, which the model learns.
 TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
   const std::string cycle = "abcdefghi \n", golden = GODWIT_SOURCE_DIR "/tests/models/golden/llama3";
   fs::copy(golden, folder_ / "start");
@@ -283,7 +283,7 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
       << unknown.err;
 }
 
-// The sizes of a run's config.json give way to those of the initial weights.
+// The sizes of the initial weights replace the sizes in a run's config.json.
 TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   done("--max-steps 20 --lr 1e-2");
   const double before = metrics().back()["val_loss"].get<double>();
@@ -323,7 +323,7 @@ TEST_F(TrainGpt, GeneratesFromASavedFolder) {
   EXPECT_FALSE(fs::exists(run_dir()));
 }
 
-// The file of the weights is sparse: it takes no room on the disk.
+// The file of the weights is sparse and needs no disk space.
 TEST_F(TrainGpt, RefusesToGenerateFromAModelThatExceedsTheMemory) {
   save_model("first");
   constexpr int64_t kWidth = 16, kLarge = 1 << 16;
@@ -395,7 +395,7 @@ TEST_F(TrainGpt, AContinuationEndsAtTheTokensOfTheFolder) {
   EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
   write_file(folder_ / "first/generation_config.json", R"({"eos_token_id": "x"})");
   const Outcome wrong = train("--init-weights first --generate 'anna'", "");
-  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be a whole number or a list of them"),
+  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be an integer or a list of integers"),
             std::string::npos)
       << wrong.err;
 }
@@ -471,7 +471,8 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   expect_refused("--set model.n_kv_head=2", {"model.n_kv_head is a size of LLaMA, Mistral, Qwen2 and Mixtral"});
   expect_refused("--model llama_nano --set model.n_experts=2", {"model.n_experts is a size of Mixtral"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
-  expect_refused("--generate ''", {"--generate: the prompt is empty; give the beginning of a text, as --generate "});
+  expect_refused("--generate ''",
+                 {"--generate: the prompt is empty; give the beginning of a text, for example --generate "});
   expect_refused("--tokenizer none", {"none: no such file"});
   expect_refused("--set model.dropout=1", {"model.dropout"});
   expect_refused("--set model.recompute=3", {"model.recompute is 3, but the network has 2 layers"});
@@ -517,7 +518,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   write_file(folder_ / "first/tokenizer.model", "sentencepiece");
   config["model_type"] = "gpt2";
   write_file(folder_ / "first/config.json", config.dump());
-  refused("--init-weights first --generate anna", {"is a SentencePiece model; supported are byte-level BPE models"});
+  refused("--init-weights first --generate anna", {"is a SentencePiece model; expected a byte-level BPE model"});
 }
 
 // Four experts and few tokens, so that replicas have experts without tokens.
@@ -560,5 +561,5 @@ TEST_F(TrainGpt, HelpListsTheOptions) {
   EXPECT_EQ(printed["clip"]["norm"], 1);
 }
 
-}  // namespace
+}  // namespace train_gpt_test
 }  // namespace godwit

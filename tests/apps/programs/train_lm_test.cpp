@@ -5,7 +5,7 @@
 #include "tests/apps/small_data.h"
 
 namespace godwit {
-namespace {
+namespace train_lm_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -102,7 +102,7 @@ TEST_F(TrainLm, ContinuesFromSavedWeights) {
   EXPECT_FALSE(fs::exists(run_dir() / "vocab.txt")) << "only a vocabulary that the run built is saved";
 }
 
-// Other workers, and the same number of streams: the steps of an epoch stay as they are.
+// With another number of workers but the same number of streams, an epoch has the same steps.
 TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
   done(kFolder + "--nodes 2 --max-steps 6 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9");
   const auto steps = [&] {
@@ -161,5 +161,5 @@ TEST_F(TrainLm, HelpListsTheOptions) {
   EXPECT_EQ(printed["model"]["tied"], true);
 }
 
-}  // namespace
+}  // namespace train_lm_test
 }  // namespace godwit

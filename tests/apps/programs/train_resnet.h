@@ -1,4 +1,4 @@
-// Starts train_resnet on a small data set.
+// Starts train_resnet on a small dataset.
 #pragma once
 #include <filesystem>
 

@@ -10,7 +10,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace train_resnet_faults_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -165,9 +165,9 @@ TEST_F(TrainResnet, TooLittleDiskCostsOneCheckpoint) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const size_t at = outcome.out.find("notice: no checkpoint of step 4: rank 0: run/checkpoints/step-4.partial: needs ");
   ASSERT_NE(at, std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find(
-                " MiB, but the disk has 1 MiB left; the run goes on and keeps the checkpoints that it has\n", at),
-            std::string::npos)
+  EXPECT_NE(
+      outcome.out.find(" MiB, but the disk has 1 MiB left; the run goes on and keeps its earlier checkpoints\n", at),
+      std::string::npos)
       << outcome.out;
   EXPECT_EQ(outcome.out.find("no checkpoint of step ", at + 30), std::string::npos) << outcome.out;
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-4"));
@@ -175,7 +175,7 @@ TEST_F(TrainResnet, TooLittleDiskCostsOneCheckpoint) {
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-6/manifest.json"));
 }
 
-// With room for the first checkpoint only, this is the last good one, from which the run continues.
+// With room for the first checkpoint only, the run continues from this checkpoint.
 TEST_F(TrainResnet, TooLittleDiskKeepsTheLastGoodCheckpoint) {
   environment_ = faulty_system("FAULTY_ROOM=/step-4.partial 1");
   const std::string flags =
@@ -191,7 +191,7 @@ TEST_F(TrainResnet, TooLittleDiskKeepsTheLastGoodCheckpoint) {
   EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
 }
 
-// The folder of a run that is still writing there, and which this does not disturb.
+// A run that is still writing to the folder is not disturbed.
 TEST_F(TrainResnet, AFolderInUseCannotBeResumed) {
   const EndlessRun run(folder_, {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "birder",
                                  "--checkpoint-every", "5", "--set", "checkpoint.keep=1000000"});
@@ -215,7 +215,7 @@ TEST_F(TrainResnet, AFolderInUseCannotBeResumed) {
   EXPECT_GT(step, 5);
 }
 
-// Words before a command: it runs with a read-only file system at `folder`.
+// Prefix of a command, which then runs with a read-only file system at `folder`.
 std::string read_only(const std::string& folder, const std::string& how) {
   return "unshare -m sh -c '" + how + " " + folder + " && exec \"$@\"' sh ";
 }
@@ -298,5 +298,5 @@ TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
     EXPECT_EQ(file.path().string().find(".tmp"), std::string::npos) << file.path();
 }
 
-}  // namespace
+}  // namespace train_resnet_faults_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
-namespace {
+namespace train_resnet_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -52,7 +52,7 @@ TEST_F(TrainResnet, WorkersAreComparedByDefault) {
   EXPECT_EQ(done("--batch 8").out.find("replica checks"), std::string::npos) << "one worker";
 }
 
-// Evaluations, averages of weights, replica checks and files are those of a run in which workers have all parameters.
+// Evaluations, averages of weights, replica checks and files are the same as without sharded parameters.
 TEST_F(TrainResnet, ShardedParametersGiveTheSameFiles) {
   const auto files = [&](const std::string& sharding) {
     const Outcome outcome = train(
@@ -207,7 +207,7 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
       EXPECT_NE(outcome.out.find("threads per worker: 2"), std::string::npos) << outcome.out;
 #endif
       if (k == "4") {
-        EXPECT_NE(outcome.out.find("4 of 64 images, 4 an epoch"), std::string::npos) << outcome.out;
+        EXPECT_NE(outcome.out.find("4 of 64 images, 4 per epoch"), std::string::npos) << outcome.out;
       }
       runs.push_back(metrics());
       fs::remove_all(run_dir());
@@ -424,7 +424,7 @@ TEST_F(TrainResnet, PrintsNoticesAboutUnexpectedBehavior) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << arguments << "\n" << outcome.out;
   };
   expect("--max-steps 1 --exchange loco --set exchange.bits=1 --set exchange.scale=2^10",
-         "notice: codes of 1 bit cannot saturate, so nothing tells whether exchange.scale=2^10 fits");
+         "notice: codes of 1 bit cannot saturate, so no check shows whether exchange.scale=2^10 fits");
   expect("--max-steps 4 --optimizer one_bit_adam --set optimizer.warmup_steps=2 --set optimizer.bias_correction=false",
          "notice: one_bit_adam freezes its second moment after 2 changes, at 0.2 % of g², so its steps are 22.4 times "
          "as long as Adam's");
@@ -519,5 +519,5 @@ TEST_F(TrainResnet, StopsAtANonFiniteLoss) {
   }
 }
 
-}  // namespace
+}  // namespace train_resnet_test
 }  // namespace godwit

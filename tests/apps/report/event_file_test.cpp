@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace {
+namespace event_file_test {
 
 namespace fs = std::filesystem;
 
@@ -58,5 +58,5 @@ TEST(EventFile, NamesTheFileThatCannotBeWritten) {
       << message;
 }
 
-}  // namespace
+}  // namespace event_file_test
 }  // namespace godwit::apps

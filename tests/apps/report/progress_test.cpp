@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace godwit::apps {
-namespace {
+namespace progress_test {
 
 ProgressState some_state() { return {812, 2340, 2, 5, 0.43215, 0.8514, 1234.4, 0, 68096, 185}; }
 
@@ -241,5 +241,5 @@ TEST(Progress, LinesOfSeveralThreadsAreNotInterleaved) {
   for (size_t i = 0; i < 200; ++i) EXPECT_EQ(lines[i], "0123456789");
 }
 
-}  // namespace
+}  // namespace progress_test
 }  // namespace godwit::apps

@@ -12,7 +12,7 @@
 #include "engine/check.h"
 
 namespace godwit::apps {
-namespace {
+namespace run_log_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -177,5 +177,5 @@ TEST_F(RunLogTest, FullDiskIsAnError) {
   EXPECT_FALSE(fs::exists("full/config.json"));
 }
 
-}  // namespace
+}  // namespace run_log_test
 }  // namespace godwit::apps

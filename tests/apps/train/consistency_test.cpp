@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace {
+namespace consistency_test {
 
 namespace fs = std::filesystem;
 
@@ -65,5 +65,5 @@ TEST(BuildIdentity, HasTheHashOfTheSourcesAndNoInstructionSet) {
   EXPECT_EQ(identity.find("avx"), std::string::npos) << identity;
 }
 
-}  // namespace
+}  // namespace consistency_test
 }  // namespace godwit::apps

@@ -32,7 +32,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace {
+namespace cuda_trainer_test {
 
 using ::testing::HasSubstr;
 
@@ -352,5 +352,5 @@ TEST_F(CudaTrainer, LogsTheSameValuesWheneverTheyAreRead) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_trainer_test
 }  // namespace godwit::apps

@@ -6,9 +6,9 @@
 #include "engine/check.h"
 
 namespace godwit::apps {
-namespace {
+namespace host_memory_test {
 
-// Bytes that 1,000 parameters take on 2 × 4 workers of one process, found as the least that is not refused.
+// Bytes of 1,000 parameters on 2 × 4 workers of one process, found as the smallest memory that is not refused.
 int64_t needed(Sharding sharding) {
   ImageConfig config;
   config.exchange.sharding = sharding;
@@ -50,5 +50,5 @@ TEST(HostMemory, IsThatOfTheMachine) {
   EXPECT_LT(host_memory(), int64_t{1} << 50);
 }
 
-}  // namespace
+}  // namespace host_memory_test
 }  // namespace godwit::apps

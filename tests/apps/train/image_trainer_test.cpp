@@ -18,7 +18,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace {
+namespace image_trainer_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -117,8 +117,8 @@ class SpikingTask : public ImageTask {
   int64_t where_;
 };
 
-// The step with the jump, step 25, is not taken: the parameters stay those of step 24, or become those of the
-// checkpoint of step 20.
+// Step 25, in which the loss jumps, is skipped: the parameters stay as after step 24, or return to the checkpoint of
+// step 20.
 TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
   const ImageData data = make_data();
   for (const bool birder : {false, true})
@@ -140,7 +140,7 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
       const bool on = guard != "off";
       EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
       EXPECT_EQ(text.find("1 of 30 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
-      EXPECT_EQ(text.find("parameters and optimizer state are again those of ") != std::string::npos,
+      EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,
                 guard == "rollback");
       EXPECT_EQ(text.find("checkpoints/step-20\n") != std::string::npos, guard == "rollback");
     }
@@ -348,13 +348,13 @@ std::string output_with_warnings(const std::vector<std::vector<std::string>>& of
   });
 }
 
-TEST(ImageTrainer, ReportsDamagedFilesOfAllRanksOnce) {
-  EXPECT_THAT(output_with_warnings({{"b.jpg: is damaged"}, {}, {"a.jpg: is damaged", "b.jpg: is damaged"}}),
-              HasSubstr("\ndamaged file a.jpg: is damaged\ndamaged file b.jpg: is damaged\ndone in "));
+TEST(ImageTrainer, ReportsCorruptFilesOfAllRanksOnce) {
+  EXPECT_THAT(output_with_warnings({{"b.jpg: is corrupt"}, {}, {"a.jpg: is corrupt", "b.jpg: is corrupt"}}),
+              HasSubstr("\ncorrupt file a.jpg: is corrupt\ncorrupt file b.jpg: is corrupt\ndone in "));
   EXPECT_THAT(output_with_warnings({{}, {"3", "1", "5"}, {"2", "6", "4"}}),
-              HasSubstr("\ndamaged file 4\ndamaged file 5\nand 1 more damaged file\ndone in "));
-  EXPECT_THAT(output_with_warnings({{}, {}, {}}), testing::Not(HasSubstr("damaged")));
+              HasSubstr("\ncorrupt file 4\ncorrupt file 5\nand 1 more corrupt file\ndone in "));
+  EXPECT_THAT(output_with_warnings({{}, {}, {}}), testing::Not(HasSubstr("corrupt")));
 }
 
-}  // namespace
+}  // namespace image_trainer_test
 }  // namespace godwit::apps

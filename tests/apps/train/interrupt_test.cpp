@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 namespace godwit::apps {
-namespace {
+namespace interrupt_test {
 
 TEST(InterruptDeathTest, TheFirstSignalIsRecordedAndTheSecondEndsTheProcess) {
   EXPECT_EXIT(
@@ -97,5 +97,5 @@ TEST(InterruptDeathTest, AVeryLongMessageIsTruncated) {
       testing::ExitedWithCode(130), "yyy\nx.*xxx\n");
 }
 
-}  // namespace
+}  // namespace interrupt_test
 }  // namespace godwit::apps

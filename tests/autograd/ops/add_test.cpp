@@ -3,9 +3,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace add_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(Add, Gradients) {
   const std::vector<Tensor> inputs{random_tensor({2, 3, 5, 3}, DType::f64, 1),
@@ -65,5 +65,5 @@ TEST(Add, RefusesOtherShapesAndTypes) {
   }
 }
 
-}  // namespace
+}  // namespace add_test
 }  // namespace godwit

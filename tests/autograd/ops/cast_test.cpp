@@ -7,10 +7,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cast_test {
 
-using testing::random_tensor;
-using testing::values;
+using test::random_tensor;
+using test::values;
 
 TEST(Cast, ConvertsTheValueAndCastsTheGradientBack) {
   for (int64_t n : {0, 1, 1001}) {
@@ -56,5 +56,5 @@ TEST(Accumulate, Bfloat16SumsRoundOnce) {
   }
 }
 
-}  // namespace
+}  // namespace cast_test
 }  // namespace godwit

@@ -5,9 +5,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace column_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 TEST(Column, Gradients) {
   for (const auto& [n, columns] : {std::pair{1, 1}, {5, 2}, {3, 4}})
@@ -37,5 +37,5 @@ TEST(Column, NamesInvalidArguments) {
   EXPECT_THROW(ops::column(Var(Tensor::zeros({3, 2}, DType::i32)), 0), Error);
 }
 
-}  // namespace
+}  // namespace column_test
 }  // namespace godwit

@@ -4,9 +4,9 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_linear_cross_entropy_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 class CudaLinearCrossEntropy : public OnGpu {};
 
@@ -36,5 +36,5 @@ TEST_F(CudaLinearCrossEntropy, MatchesTheCpu) {
   }
 }
 
-}  // namespace
+}  // namespace cuda_linear_cross_entropy_test
 }  // namespace godwit

@@ -8,10 +8,10 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_linear_kernels_test {
 
 using ::godwit::detail::concat;
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Sizes {
   int64_t rows, in, out;
@@ -110,5 +110,5 @@ TEST_F(CudaLinear, IsReproducible) {
     }
 }
 
-}  // namespace
+}  // namespace cuda_linear_kernels_test
 }  // namespace godwit

@@ -38,9 +38,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_parity_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 using Inputs = std::vector<Tensor>;
 using Op = std::function<Var(const std::vector<Var>&)>;
@@ -123,8 +123,7 @@ class CudaParity : public OnGpu {
   }
 
  private:
-  // Runs again with other numbers of multiprocessors and, in the emulator, a random order of blocks and threads. A GPU
-  // runs the same again.
+  // Repeats the run. The emulator then has other numbers of multiprocessors and a random order of blocks and threads.
   void expect_same_bits_again(const Op& op, const Inputs& inputs, const std::vector<Tensor>& before,
                               const std::string& what) {
     const int multiprocessors = ++runs_ % 2 ? 7 : 132;
@@ -473,7 +472,7 @@ TEST_F(CudaParity, JoinedLinear) {
     for (const DType type : kTypes)
       for (const bool bias : {false, true})
         for (const std::vector<int64_t>& outs : {std::vector<int64_t>{64, 64, 64}, {128, 64, 10}, {5, 3, 9, 1}, {7}})
-          testing::expect_joined_linear_equals_layers(type, 33, 21, outs, bias);
+          test::expect_joined_linear_equals_layers(type, 33, 21, outs, bias);
   });
 }
 
@@ -509,5 +508,5 @@ TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_parity_test
 }  // namespace godwit

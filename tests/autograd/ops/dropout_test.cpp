@@ -8,9 +8,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace dropout_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 const DropoutKey kKey{uint64_t{7} << 32 | 42, 3, 5, 2};
 
@@ -97,5 +97,5 @@ TEST(Dropout, NamesInvalidArguments) {
   EXPECT_THROW(ops::dropout(Var(Tensor::zeros({2}, DType::i32)), 0.5, kKey), Error);
 }
 
-}  // namespace
+}  // namespace dropout_test
 }  // namespace godwit

@@ -7,7 +7,7 @@
 #include "engine/philox.h"
 
 namespace godwit {
-namespace {
+namespace embedding_pieces_test {
 
 // Walks the rows, their pieces and the pieces' positions: every position of every id must occur once, in order.
 void check(const std::vector<int32_t>& ids, std::optional<int64_t> padding) {
@@ -42,5 +42,5 @@ TEST(EmbeddingPieces, ContainEveryPositionOnce) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_pieces_test
 }  // namespace godwit

@@ -6,9 +6,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace embedding_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 Tensor ids_of(const std::vector<int32_t>& ids) { return Tensor::of(ids, {static_cast<int64_t>(ids.size())}); }
 
@@ -118,5 +118,5 @@ TEST(Embedding, NamesInvalidArguments) {
   EXPECT_THROW(ops::embedding(ids_of({1}), Var(Tensor::zeros({3, 3}, DType::i32))), Error);
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace godwit

@@ -8,9 +8,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace experts_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Positive numbers; no two of a row are equal.
 Tensor probabilities(int64_t n, int64_t experts, uint64_t seed = 1) {
@@ -119,12 +119,12 @@ TEST(Experts, NamesInvalidArguments) {
   EXPECT_THAT(error_of([&] {
                 ops::dispatch_to_experts(Var(Tensor::zeros({3, 4})), routing);
               }),
-              ::testing::HasSubstr("dispatch_to_experts: expected [2, columns], it is [3, 4]"));
+              ::testing::HasSubstr("dispatch_to_experts: expected [2, columns], got [3, 4]"));
   EXPECT_THAT(error_of([&] {
                 ops::expert_linear(Var(Tensor::zeros({4, 4})), {Var(Tensor::zeros({2, 4}))}, routing);
               }),
               ::testing::HasSubstr("expert_linear: 1 weights for 3 experts"));
 }
 
-}  // namespace
+}  // namespace experts_test
 }  // namespace godwit

@@ -7,9 +7,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace gelu_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -123,5 +123,5 @@ TEST(Gelu, SameBitsForEveryLengthThreadCountAndVectorWidth) {
 
 TEST(Gelu, RefusesIntegers) { EXPECT_THROW(ops::gelu(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
-}  // namespace
+}  // namespace gelu_test
 }  // namespace godwit

@@ -12,7 +12,7 @@
 #include "engine/philox.h"
 #include "tests/autograd/gradient_check.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 // Small integers: sums of their products are exact in float32, in any order.
 inline Tensor random_integers(const Shape& shape, DType dtype, uint64_t seed) {
@@ -98,4 +98,4 @@ inline void expect_joined_linear_equals_layers(DType type, int64_t rows, int64_t
   ASSERT_EQ(values(source.grad()), values(sum.to(type))) << what;
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

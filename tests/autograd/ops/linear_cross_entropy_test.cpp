@@ -10,9 +10,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace linear_cross_entropy_test {
 
-using ::testing::HasSubstr, testing::check_gradients, testing::random_tensor, testing::values;
+using ::testing::HasSubstr, test::check_gradients, test::random_tensor, test::values;
 
 constexpr int64_t kMany = 30011;  // classes; with 90 rows, the logits are computed in parts
 
@@ -135,5 +135,5 @@ TEST(LinearCrossEntropy, NamesInvalidArguments) {
   EXPECT_EQ(message(w, labels), "linear_cross_entropy: label 3 is 30011, there are 30011 classes");
 }
 
-}  // namespace
+}  // namespace linear_cross_entropy_test
 }  // namespace godwit

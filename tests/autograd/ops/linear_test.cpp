@@ -9,10 +9,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace linear_test {
 
-using testing::check_gradients;
-using testing::random_tensor;
+using test::check_gradients;
+using test::random_tensor;
 
 TEST(Linear, Gradients) {
   for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {3, 5, 4}, {7, 17, 2}}) {
@@ -67,7 +67,7 @@ TEST(Linear, Float32GradientsAgreeWithFloat64) {
     Var y = ops::linear(in[0], in[1], in[2]);
     backward(Var::result(Tensor::full({}, 0, dtype), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
     std::vector<std::vector<double>> all;
-    for (const Var& v : in) all.push_back(testing::values(v.grad()));
+    for (const Var& v : in) all.push_back(test::values(v.grad()));
     return all;
   };
   for (const auto& [n, width, out] : {std::array<int64_t, 3>{33, 129, 65}, {40, 128, 192}}) {
@@ -114,7 +114,7 @@ TEST(Linear, Bfloat16AgreesWithFloat64) {
                                                                                   << r;
       }
       const auto again = run(false, false);
-      for (size_t r = 0; r < half.size(); ++r) EXPECT_EQ(testing::values(half[r]), testing::values(again[r]));
+      for (size_t r = 0; r < half.size(); ++r) EXPECT_EQ(test::values(half[r]), test::values(again[r]));
     }
 }
 
@@ -143,7 +143,7 @@ TEST(JoinedLinear, EqualsSeparateLayers) {
   for (const DType type : {DType::f32, DType::bf16, DType::f64})
     for (const bool bias : {false, true})
       for (const std::vector<int64_t>& outs : {std::vector<int64_t>{64, 64, 64}, {128, 64, 10}, {5, 3, 9, 1}, {7}})
-        testing::expect_joined_linear_equals_layers(type, 33, 64, outs, bias);
+        test::expect_joined_linear_equals_layers(type, 33, 64, outs, bias);
 }
 
 TEST(JoinedLinear, NamesInvalidArguments) {
@@ -174,5 +174,5 @@ TEST(Linear, NamesInvalidArguments) {
   EXPECT_THROW(ops::linear(Var(Tensor::zeros({2, 3}, DType::f64)), Var(Tensor::zeros({4, 3}))), Error);
 }
 
-}  // namespace
+}  // namespace linear_test
 }  // namespace godwit

@@ -7,9 +7,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace lstm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Sizes {
   int64_t time, batch, input, width;
@@ -58,7 +58,7 @@ TEST(Lstm, GradientsWithoutBiases) {
   check_gradients([](const auto& given) { return run(given).y; }, in);
 }
 
-// Each input alone, so that no gradient depends on whether another one is wanted.
+// Each input alone, so that no gradient depends on whether another gradient is computed.
 TEST(Lstm, GradientsOfOneInput) {
   const std::vector<Tensor> in = inputs({3, 2, 4, 5});
   for (size_t wanted = 0; wanted < in.size(); ++wanted) {
@@ -83,7 +83,7 @@ TEST(Lstm, UndefinedInitialStateIsZero) {
   const ops::LstmResult none = run(vars);
   EXPECT_EQ(values(none.y.value()), values(zeros.y.value()));
   EXPECT_EQ(values(none.state.c.value()), values(zeros.state.c.value()));
-  backward(testing::detail::weighted_sum(none.y));
+  backward(test::detail::weighted_sum(none.y));
   EXPECT_TRUE(vars[3].has_grad());
 }
 
@@ -103,12 +103,12 @@ TEST(Lstm, StateConnectsTwoWindows) {
       const auto summed = [&](const Var& y) {
         return ops::matmul(Var(Tensor::full({1, y.dim(0)}, 1, DType::f64)), matrix(y));
       };
-      loss = testing::detail::weighted_sum(ops::add(summed(a.y), summed(b.y)));
+      loss = test::detail::weighted_sum(ops::add(summed(a.y), summed(b.y)));
       EXPECT_EQ(values(b.state.h.value()), values(run(vars).state.h.value()));
       EXPECT_EQ(values(b.state.c.value()), values(run(vars).state.c.value()));
     } else {
       const Var y = run(vars).y;
-      loss = testing::detail::weighted_sum(
+      loss = test::detail::weighted_sum(
           ops::matmul(Var(Tensor::full({1, 5}, 1, DType::f64)), ops::reshape(y, {5, 8})));
     }
     backward(loss);
@@ -201,5 +201,5 @@ TEST(Lstm, NamesInvalidArguments) {
   EXPECT_EQ(message(6, zeros({5})), "lstm: b_hh must be float64 [20], it is float64 [5]");
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace godwit

@@ -4,9 +4,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace matmul_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Product {
   int64_t batch, m, k, n;  // batch 0: plain matrices
@@ -72,7 +72,7 @@ TEST(Matmul, NamesInvalidArguments) {
   EXPECT_EQ(message({2, 3}, {3, 5}, true), "matmul: a [2, 3] has 3 columns, b [3, 5] transposed has 5 rows");
   EXPECT_EQ(message({2, 3}, {1, 3, 5}), "matmul: b must have two extents, a is [2, 3], b [1, 3, 5]");
   EXPECT_EQ(message({2, 2, 3}, {1, 3, 5}),
-            "matmul: b must have three extents, the first as a's, a is [2, 2, 3], b [1, 3, 5]");
+            "matmul: b must have three extents and a's first extent, a is [2, 2, 3], b [1, 3, 5]");
   EXPECT_EQ(message({3}, {3}), "matmul: a must be a matrix or [batch, rows, columns], it is [3]");
   EXPECT_NE(message({0, 3}, {3, 5}).find("nothing to compute"), std::string::npos);
   EXPECT_THROW(ops::matmul(Var(Tensor::zeros({2, 2})), Var(Tensor::zeros({2, 2}, DType::f64))), Error);
@@ -80,5 +80,5 @@ TEST(Matmul, NamesInvalidArguments) {
   EXPECT_THROW(ops::matmul(half, half), Error);
 }
 
-}  // namespace
+}  // namespace matmul_test
 }  // namespace godwit

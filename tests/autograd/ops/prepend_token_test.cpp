@@ -6,9 +6,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace prepend_token_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 Var prepend(const std::vector<Var>& in) { return ops::prepend_token(in[0], in[1], in[2]); }
 
@@ -84,5 +84,5 @@ TEST(PrependToken, NamesInvalidArguments) {
   EXPECT_THAT(error({0, 3, 4}, {4}, {4, 4}), ::testing::HasSubstr("nothing to compute"));
 }
 
-}  // namespace
+}  // namespace prepend_token_test
 }  // namespace godwit

@@ -5,9 +5,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace relu_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Central differences must not cross the kink.
 Tensor away_from_zero(Shape shape) {
@@ -69,5 +69,5 @@ TEST(Relu, BFloat16IsExact) {
 
 TEST(Relu, RefusesIntegers) { EXPECT_THROW(ops::relu(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
-}  // namespace
+}  // namespace relu_test
 }  // namespace godwit

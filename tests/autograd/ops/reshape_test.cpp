@@ -5,9 +5,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace reshape_test {
 
-using testing::check_gradients, testing::random_tensor;
+using test::check_gradients, test::random_tensor;
 
 TEST(Reshape, Gradients) {
   const std::vector<Tensor> x{random_tensor({2, 6})};
@@ -37,5 +37,5 @@ TEST(Reshape, NamesBothShapes) {
             "reshape: [2, 3] has 6 elements, [2, 4] has 8");
 }
 
-}  // namespace
+}  // namespace reshape_test
 }  // namespace godwit

@@ -4,9 +4,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace rotary_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // Arbitrary factors, so that every position and column matters.
 RotaryTable table_of(int64_t positions, int64_t half, DType dtype) {
@@ -75,9 +75,9 @@ TEST(Rotary, NamesInvalidArguments) {
   };
   EXPECT_EQ(message({4, 12}, 2, 0), "rotary: x must be [rows, heads · 8], it is [4, 12]");
   EXPECT_EQ(message({4, 16}, 3, 0), "rotary: 4 rows do not divide into texts of 3");
-  EXPECT_EQ(message({4, 16}, 4, 3), "rotary: positions 3 to 6, the table has 6");
+  EXPECT_EQ(message({4, 16}, 4, 3), "rotary: positions 3 to 6 exceed the table of 6 positions");
   EXPECT_EQ(message({4, 16}, 4, 0, DType::f64), "rotary: the table must be float64 as x is float64, it is float32");
 }
 
-}  // namespace
+}  // namespace rotary_test
 }  // namespace godwit

@@ -3,9 +3,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace scale_test {
 
-using testing::check_gradients, testing::random_tensor, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::with_threads;
 
 TEST(Scale, Gradients) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{2, 3, 5}})
@@ -43,5 +43,5 @@ TEST(Scale, DoesNotOverwriteASharedGradient) {
   for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(seen.item(i), 1) << i;
 }
 
-}  // namespace
+}  // namespace scale_test
 }  // namespace godwit

@@ -6,9 +6,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace softmax_cross_entropy_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -201,5 +201,5 @@ TEST(TopKCorrect, BreaksTiesByClassAndNeverCountsNaN) {
   EXPECT_THROW(hits({1, 2}, 2, 1), Error);
 }
 
-}  // namespace
+}  // namespace softmax_cross_entropy_test
 }  // namespace godwit

@@ -6,9 +6,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace softmax_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 // A mask with 0 at every third element and in the whole second row.
 Tensor mask_of(const Shape& shape) {
@@ -74,5 +74,5 @@ TEST(Softmax, NamesInvalidArguments) {
   EXPECT_EQ(message(Tensor::zeros({3, 2}, DType::f16)), "softmax: takes float32, bfloat16 or float64, not float16");
 }
 
-}  // namespace
+}  // namespace softmax_test
 }  // namespace godwit

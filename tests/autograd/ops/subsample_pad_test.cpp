@@ -4,7 +4,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace subsample_pad_test {
 
 Tensor counting(Shape shape, DType dtype) {
   Tensor x(shape, DType::i32);
@@ -48,8 +48,8 @@ TEST(SubsamplePad, MatchesTheDefinition) {
 
 TEST(SubsamplePad, GradientMatchesDifferences) {
   for (const Shape& shape : {Shape{2, 5, 4, 3}, Shape{1, 1, 1, 1}})
-    testing::check_gradients([](const std::vector<Var>& x) { return ops::subsample_pad(x[0], 2, 4); },
-                             {testing::random_tensor(shape)});
+    test::check_gradients([](const std::vector<Var>& x) { return ops::subsample_pad(x[0], 2, 4); },
+                             {test::random_tensor(shape)});
 }
 
 TEST(SubsamplePad, RefusesInvalidArguments) {
@@ -59,5 +59,5 @@ TEST(SubsamplePad, RefusesInvalidArguments) {
   EXPECT_THROW(ops::subsample_pad(Var(Tensor::zeros({4, 4})), 2, 4), Error);
 }
 
-}  // namespace
+}  // namespace subsample_pad_test
 }  // namespace godwit

@@ -4,9 +4,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace swiglu_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(Swiglu, Gradients) {
   for (const Shape& shape : {Shape{1}, Shape{3, 5}, Shape{2, 67}})
@@ -67,5 +67,5 @@ TEST(Swiglu, NamesInvalidArguments) {
   EXPECT_THROW(ops::swiglu(half, half), Error);
 }
 
-}  // namespace
+}  // namespace swiglu_test
 }  // namespace godwit

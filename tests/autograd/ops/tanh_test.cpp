@@ -5,9 +5,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace tanh_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(Tanh, Gradients) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{3, 5}})
@@ -67,5 +67,5 @@ TEST(Tanh, SameBitsOnAnyThreadCountAndVectorWidth) {
 
 TEST(Tanh, RefusesIntegers) { EXPECT_THROW(ops::tanh(Var(Tensor::zeros({2}, DType::i32))), Error); }
 
-}  // namespace
+}  // namespace tanh_test
 }  // namespace godwit

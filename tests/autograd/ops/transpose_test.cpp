@@ -4,9 +4,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace transpose_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(Transpose, Gradients) {
   for (const Shape& shape : {Shape{1, 1, 1}, Shape{2, 3, 5}, Shape{3, 1, 4}, Shape{1, 7, 2}})
@@ -37,5 +37,5 @@ TEST(Transpose, NamesInvalidArguments) {
   EXPECT_THROW(ops::transpose(Var(Tensor::zeros({3, 2, 2}, DType::i32))), Error);
 }
 
-}  // namespace
+}  // namespace transpose_test
 }  // namespace godwit

@@ -5,7 +5,7 @@
 #include <set>
 
 namespace godwit {
-namespace {
+namespace blocks_test {
 
 Buckets buckets_of(const std::vector<int64_t>& sizes, int64_t bytes = 1 << 30) {
   std::vector<Parameter> parameters;
@@ -86,5 +86,5 @@ TEST(BlockLayout, WholeIsOneBlockSplitIntoEvenSegments) {
     }
 }
 
-}  // namespace
+}  // namespace blocks_test
 }  // namespace godwit

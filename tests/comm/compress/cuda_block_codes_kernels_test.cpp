@@ -12,7 +12,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_block_codes_kernels_test {
 
 class CudaBlockCodes : public OnGpu {
  protected:
@@ -128,5 +128,5 @@ TEST_F(CudaBlockCodes, NonFiniteValuesAreFound) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_block_codes_kernels_test
 }  // namespace godwit

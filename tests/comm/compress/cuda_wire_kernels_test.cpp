@@ -11,7 +11,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_wire_kernels_test {
 
 class CudaWire : public OnGpu {
  protected:
@@ -80,7 +80,7 @@ TEST_F(CudaWire, HalvesMatchTheCpu) {
       }
     const Tensor large = Tensor::full({5}, 70000);
     EXPECT_THAT(error_of([&] { to_half(device(), large, DType::f16, "dense"); }),
-                ::testing::HasSubstr("dense: a value is 70000, more than float16 holds"));
+                ::testing::HasSubstr("dense: the value 70000 overflows float16"));
   });
 }
 
@@ -173,5 +173,5 @@ TEST_F(CudaWire, FindsTheFirstNonFiniteValue) {
   on_gpu([] { compare_searches<double>(); });
 }
 
-}  // namespace
+}  // namespace cuda_wire_kernels_test
 }  // namespace godwit

@@ -10,9 +10,9 @@
 #include "tests/every_target.h"
 
 namespace godwit {
-namespace {
+namespace scaled_signs_test {
 
-using testing::random_row;
+using test::random_row;
 using Values = std::vector<float>;
 
 class ScaledSignsOn : public OnEveryTarget {};
@@ -101,5 +101,5 @@ TEST_P(ScaledSignsOn, NamesTheNonFiniteBlock) {
   }
 }
 
-}  // namespace
+}  // namespace scaled_signs_test
 }  // namespace godwit

@@ -9,9 +9,9 @@
 #include "tests/every_target.h"
 
 namespace godwit {
-namespace {
+namespace sign_bits_test {
 
-using testing::random_row;
+using test::random_row;
 
 const int64_t kSizes[] = {0, 1, 31, 32, 33, 511, 512, 1000, 1023, 1 << 20};
 
@@ -107,5 +107,5 @@ TEST(SignBits, SameOnAnyThreadCount) {
   EXPECT_EQ(sums[0], sums[2]);
 }
 
-}  // namespace
+}  // namespace sign_bits_test
 }  // namespace godwit

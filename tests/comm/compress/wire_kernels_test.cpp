@@ -16,9 +16,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace wire_kernels_test {
 
-using testing::random_row;
+using test::random_row;
 
 class WireKernelsOn : public OnEveryTarget {};
 GODWIT_EVERY_TARGET(WireKernelsOn);
@@ -27,18 +27,18 @@ TEST_P(WireKernelsOn, PositionsOfLargeValuesAscend) {
   for (const int64_t n : {0, 1, 15, 16, 17, 1000})
     for (const float least : {0.0f, 0.5f, 3.0f}) {
       const std::vector<float> x = random_row<float>(6, 1, n);
-      std::vector<uint32_t> places(static_cast<size_t>(n + kPlacesSlack)), expected;
+      std::vector<uint32_t> indices(static_cast<size_t>(n + kIndicesSlack)), expected;
       for (int64_t i = 0; i < n; ++i)
         if (std::abs(x[static_cast<size_t>(i)]) >= least) expected.push_back(static_cast<uint32_t>(i));
-      places.resize(static_cast<size_t>(places_of_at_least(x.data(), n, magnitude_bits(least), places.data())));
-      EXPECT_EQ(places, expected) << n;
+      indices.resize(static_cast<size_t>(indices_of_at_least(x.data(), n, magnitude_bits(least), indices.data())));
+      EXPECT_EQ(indices, expected) << n;
     }
 }
 
 double lane_sum(const std::vector<float>& x, bool positive) {
   std::vector<double> terms;
   for (const float v : x) terms.push_back((positive ? v > 0 : v < 0) ? static_cast<double>(v) : 0);
-  return testing::lane_sum(terms);
+  return test::lane_sum(terms);
 }
 
 TEST_P(WireKernelsOn, SignedSumsHaveOneOrder) {
@@ -91,9 +91,9 @@ TEST_P(WireKernelsOn, TopKIsFilledWithTheFirstZeros) {
     std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
     compressor->encode(x.data(), n, {}, code.data());
     for (size_t i = 0; i < k; ++i) {
-      const size_t place = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
-      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, place) << n;
-      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[place])) << n << ", place " << place;
+      const size_t index = i + 1 == k ? x.size() - 1 : i + 2 == k ? 500 : i;
+      EXPECT_EQ(code[k + i / 2] >> (16 * (i % 2)) & 0xFFFF, index) << n;
+      EXPECT_EQ(code[i], std::bit_cast<uint32_t>(x[index])) << n << ", index " << index;
     }
   }
 }
@@ -124,7 +124,7 @@ TEST_P(WireKernelsOn, SquaresAndMaximaHaveOneOrder) {
       largest = std::max(largest, std::abs(x[static_cast<size_t>(i)]));
     }
     const block::Sizes sizes = block::sizes(x.data(), n);
-    EXPECT_EQ(sizes.squares, testing::lane_sum(squares)) << n;
+    EXPECT_EQ(sizes.squares, test::lane_sum(squares)) << n;
     EXPECT_EQ(sizes.largest, largest) << n;
   }
   EXPECT_EQ(block::sizes(x.data(), 0).squares, 0);
@@ -169,8 +169,8 @@ TEST(BlockMath, SumsHaveOneOrder) {
         plain.push_back(x[static_cast<size_t>(i)]);
         magnitudes.push_back(std::abs(x[static_cast<size_t>(i)]));
       }
-      EXPECT_EQ(block::sum_of(x.data(), n), testing::lane_sum(plain));
-      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), testing::lane_sum(magnitudes));
+      EXPECT_EQ(block::sum_of(x.data(), n), test::lane_sum(plain));
+      EXPECT_EQ(block::sum_of_magnitudes(x.data(), n), test::lane_sum(magnitudes));
     }
     for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
       for (const int64_t at : {0, 5, 32}) {
@@ -182,5 +182,5 @@ TEST(BlockMath, SumsHaveOneOrder) {
   }
 }
 
-}  // namespace
+}  // namespace wire_kernels_test
 }  // namespace godwit

@@ -16,7 +16,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_exchange_test {
 
 std::vector<uint8_t> bytes_of(const Tensor& x) {
   const Tensor here = x.to(kCpu);
@@ -315,9 +315,9 @@ TEST_F(CudaExchange, RefusesACompressorWithoutKernels) {
   };
   mean_of_ones({});
   const std::string text = error_of([&] { mean_of_ones(kOneGpu); });
-  EXPECT_THAT(text, ::testing::HasSubstr("this compressor has no kernels for a GPU, since its format() names none"));
-  EXPECT_THAT(text, ::testing::HasSubstr("train on the CPU, or take one of Godwit's own"));
+  EXPECT_THAT(text, ::testing::HasSubstr("this compressor has no GPU kernels, since its format() names none"));
+  EXPECT_THAT(text, ::testing::HasSubstr("train on the CPU, or use an exchange with kernels"));
 }
 
-}  // namespace
+}  // namespace cuda_exchange_test
 }  // namespace godwit

@@ -11,9 +11,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace ef_signsgd_test {
 
-using testing::random_row;
+using test::random_row;
 
 // The means of every step on rank 0, and the state of all ranks by name and rank.
 struct Exchanged {
@@ -80,5 +80,5 @@ TEST(EfSignSgd, RefusesUnknownScalesAndBlocks) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace ef_signsgd_test
 }  // namespace godwit

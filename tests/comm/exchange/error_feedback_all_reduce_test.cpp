@@ -14,7 +14,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace error_feedback_all_reduce_test {
 
 struct Plan {
   Topology topology{};
@@ -30,7 +30,7 @@ struct Plan {
 // Values of magnitudes from 1e-3 to 1e3, exact in float32; some are always 0.
 float value_of(int rank, int64_t step, int64_t element) {
   if (element % 13 == 5) return 0;
-  const float u = testing::noise(rank, step, element);
+  const float u = test::noise(rank, step, element);
   const float scale = element % 7 == 0 ? 1e-3f : element % 7 == 1 ? 1e3f : 1.0f;
   return scale * (u - 0.45f);
 }
@@ -300,11 +300,11 @@ TEST(ErrorFeedbackAllReduce, RefusesInvalidInputs) {
       });
     });
   };
-  EXPECT_NE(refusal({.scale_block = -2}, DType::f32, 1 << 20).find("a scale for -2 values"), std::string::npos);
+  EXPECT_NE(refusal({.scale_block = -2}, DType::f32, 1 << 20).find("the scale block is -2 values"), std::string::npos);
   const std::string whole = refusal({.scale_block = -1}, DType::f32, 1 << 20);
   EXPECT_NE(whole.find("it is in 2; set bucket.first_mib to 1.145 or more"), std::string::npos) << whole;
   EXPECT_NE(refusal({}, DType::f64, 1 << 20).find("float32"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace error_feedback_all_reduce_test
 }  // namespace godwit

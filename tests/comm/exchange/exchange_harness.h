@@ -15,7 +15,7 @@
 #include "comm/transport/local.h"
 #include "engine/philox.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 using Values = std::vector<float>;
 
@@ -244,4 +244,4 @@ inline void expect_parameter_server(const ExchangePlan& plan, const Quantize& qu
 
 inline const Topology kRanks[] = {{1, 1}, {2, 1}, {1, 3}, {2, 2}, {5, 1}, {3, 2}, {7, 1}, {4, 2}};
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

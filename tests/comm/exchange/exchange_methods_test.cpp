@@ -15,7 +15,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace exchange_methods_test {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -212,5 +212,5 @@ TEST(ExchangeMethods, LocoWarnsThatAFixedScaleOfOneBitIsNotChecked) {
   EXPECT_THAT(lines[0], HasSubstr("exchange.scale=2^19"));
 }
 
-}  // namespace
+}  // namespace exchange_methods_test
 }  // namespace godwit

@@ -11,10 +11,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace exchange_test {
 
-using testing::random_row;
-using testing::rank_order_sum;
+using test::random_row;
+using test::rank_order_sum;
 
 Buckets make_buckets(int64_t n, const Topology& topology, DType dtype = DType::f32) {
   return Buckets({{"w", Var(Tensor::zeros({n}, dtype), true), true}}, {.alignment = 32 * topology.world()});
@@ -174,12 +174,12 @@ TEST(Exchange, OverflowOfTheWireIsAnErrorThatNamesTheRemedy) {
     EXPECT_EQ(mean_of(65536, "bf16"), 65536);
     for (float value : {65520.0f, -1e30f}) {
       const std::string error = error_of([&] { mean_of(value, "f16"); });
-      EXPECT_NE(error.find(name + ": a value is " + (value > 0 ? "65520" : "-1e+30") + ", more than float16 holds"),
+      EXPECT_NE(error.find(name + ": the value " + (value > 0 ? "65520" : "-1e+30") + " overflows float16"),
                 std::string::npos)
           << error;
       EXPECT_NE(error.find("exchange.wire=bf16"), std::string::npos) << error;
     }
-    EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("more than bfloat16"),
+    EXPECT_NE(error_of([&] { mean_of(std::numeric_limits<float>::max(), "bf16"); }).find("overflows bfloat16"),
               std::string::npos);
     EXPECT_TRUE(std::isnan(mean_of(std::nanf(""), "f16"))) << "the same as with float32";
     EXPECT_EQ(mean_of(INFINITY, "bf16"), INFINITY);
@@ -253,5 +253,5 @@ TEST(Agree, PassesIfEqualAndOtherwiseNamesTheRanks) {
     });
 }
 
-}  // namespace
+}  // namespace exchange_test
 }  // namespace godwit

@@ -14,9 +14,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace loco_test {
 
-using namespace godwit::testing;
+using namespace godwit::test;
 
 struct LocoRun {
   std::vector<Values> means;  // per step, by global element
@@ -450,12 +450,12 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   plan.topology = {2, 1};
   plan.steps = 3;
   const std::string error = error_of([&] { run_loco(plan); });
-  EXPECT_NE(error.find("have saturated: 4 bits at scale 524288 hold |g| up to 1.3351"),
+  EXPECT_NE(error.find("are saturated: 4 bits at scale 524288 hold |g| up to 1.3351"),
             std::string::npos)
       << error;
   EXPECT_NE(error.find("set it to auto"), std::string::npos);
   const GradientOf rare = [](int rank, int64_t t, int64_t i, float x) { return i % 500 ? 0 : gradient(rank, t, i + 1, x); };
-  EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's values that are not sent as 0"),
+  EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's nonzero codes are saturated"),
             std::string::npos)
       << "values without a gradient must not count as unsaturated";
   plan.config.set("saturation_limit", 1);
@@ -512,5 +512,5 @@ TEST(Loco, RefusesInvalidOptions) {
   expect(error({.reset_every = -1}), "reset_every");
 }
 
-}  // namespace
+}  // namespace loco_test
 }  // namespace godwit

@@ -5,12 +5,12 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace powersgd_test {
 
-using testing::ExchangePlan;
-using testing::ExchangeRun;
-using testing::kRanks;
-using testing::Values;
+using test::ExchangePlan;
+using test::ExchangeRun;
+using test::kRanks;
+using test::Values;
 
 ExchangePlan plan_of(const Topology& topology, int64_t rank = 2) {
   ExchangePlan plan{.config = PowerSgdOptions{.rank = rank}, .topology = topology};
@@ -23,7 +23,7 @@ double dot(const Values& a, const Values& b) {
   const float *x = a.data(), *y = b.data();
   double* to = terms.data();
   for (size_t i = 0, n = terms.size(); i < n; ++i) to[i] = static_cast<double>(x[i]) * y[i];
-  return testing::lane_sum(terms);
+  return test::lane_sum(terms);
 }
 
 Values mean_of(const std::vector<Values>& ranks) {
@@ -115,7 +115,7 @@ struct Matrix {
 
 void expect_server(const ExchangePlan& plan) {
   SCOPED_TRACE(std::to_string(plan.topology.world()) + " workers, rank " + plan.config.text("rank"));
-  const ExchangeRun run = testing::run_exchange(plan);
+  const ExchangeRun run = test::run_exchange(plan);
   const size_t world = static_cast<size_t>(plan.topology.world()), d = static_cast<size_t>(plan.d());
   const bool feedback = plan.feedback() == "worker";
   const int64_t rank = plan.config.as<PowerSgdOptions>().rank;
@@ -137,7 +137,7 @@ void expect_server(const ExchangePlan& plan) {
     for (size_t w = 0; w < world; ++w) {
       float *to = g[w].data(), *at = x.data();
       for (size_t i = 0; i < d; ++i)
-        to[i] = testing::gradient(static_cast<int>(w), step, static_cast<int64_t>(i), at[i]);
+        to[i] = test::gradient(static_cast<int>(w), step, static_cast<int64_t>(i), at[i]);
     }
     Values mean = mean_of(g);
     for (Matrix& m : matrices) {
@@ -151,7 +151,7 @@ void expect_server(const ExchangePlan& plan) {
       std::copy(product.begin(), product.end(), mean.begin() + static_cast<long>(m.begin));
     }
     ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean) << "step " << step;
-    for (size_t i = 0; i < d; ++i) x[i] = x[i] - testing::kLr * mean[i];
+    for (size_t i = 0; i < d; ++i) x[i] = x[i] - test::kLr * mean[i];
   }
   for (size_t w = 0; w < world; ++w) {
     EXPECT_EQ(run.state[w].contains("e"), feedback);
@@ -223,7 +223,7 @@ TEST(PowerSgd, BytesPerRankEqualTheFormula) {
     plan.bucket_bytes = 1 << 20;
     plan.steps = 3;
     const int64_t first = 2 * (20 + 16) + 8, second = 2 * (32 + 36);  // multiples of the number of ranks
-    for (const CommCount& sent : testing::run_exchange(plan).sent)
+    for (const CommCount& sent : test::run_exchange(plan).sent)
       EXPECT_EQ(sent.bytes_inter, 3 * 2 * (world - 1) * 4 * (first + second) / world);
   }
 }
@@ -232,9 +232,9 @@ TEST(PowerSgd, ResultsDoNotDependOnBucketsOrThreads) {
   ExchangePlan plan = plan_of({2, 2});
   plan.shapes = {{300, 200}, {64, 3}, {1}, {50, 400}};
   plan.steps = 5;
-  const ExchangeRun expected = testing::run_exchange(plan);
+  const ExchangeRun expected = test::run_exchange(plan);
   plan.bucket_bytes = 1 << 30, plan.threads = 3;
-  EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
+  EXPECT_EQ(test::run_exchange(plan).means, expected.means);
 }
 
 TEST(PowerSgd, FewerValuesThanRanks) {
@@ -243,7 +243,7 @@ TEST(PowerSgd, FewerValuesThanRanks) {
   plan.steps = 5;
   ExchangePlan dense = plan;
   dense.config = "dense";
-  EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means) << "too small to be factorized";
+  EXPECT_EQ(test::run_exchange(plan).means, test::run_exchange(dense).means) << "too small to be factorized";
 }
 
 TEST(PowerSgd, ReportsThatNothingWasCompressed) {
@@ -280,5 +280,5 @@ TEST(PowerSgd, RefusesInvalidInputs) {
   });
 }
 
-}  // namespace
+}  // namespace powersgd_test
 }  // namespace godwit

@@ -5,12 +5,12 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace randomk_test {
 
-using testing::ExchangePlan;
-using testing::ExchangeRun;
-using testing::kRanks;
-using testing::Values;
+using test::ExchangePlan;
+using test::ExchangeRun;
+using test::kRanks;
+using test::Values;
 
 ExchangePlan plan_of(const Topology& topology, double density) {
   ExchangePlan plan{.config = RandomKOptions{.density = density}, .topology = topology};
@@ -34,7 +34,7 @@ std::vector<char> places(int64_t begin, int64_t n, int64_t k, int64_t step) {
 }
 
 void expect_server(const ExchangePlan& plan) {
-  const ExchangeRun run = testing::run_exchange(plan);
+  const ExchangeRun run = test::run_exchange(plan);
   const int world = plan.topology.world();
   const bool feedback = plan.feedback() == "worker";
   std::vector<Values> e(static_cast<size_t>(world), Values(static_cast<size_t>(plan.d())));
@@ -51,7 +51,7 @@ void expect_server(const ExchangePlan& plan) {
       for (int rank = 0; rank < world; ++rank) {
         float* own = e[static_cast<size_t>(rank)].data() + b.begin;
         for (int64_t i = 0; i < n; ++i) {
-          const float z = testing::gradient(rank, step, b.begin + i, at[i]) + (feedback ? own[i] : 0);
+          const float z = test::gradient(rank, step, b.begin + i, at[i]) + (feedback ? own[i] : 0);
           own[i] = sent[i] ? 0 : z;
           if (sent[i]) m[i] = rank == 0 ? z : m[i] + z;
         }
@@ -59,7 +59,7 @@ void expect_server(const ExchangePlan& plan) {
       for (int64_t i = 0; i < n; ++i) {
         m[i] /= static_cast<float>(world);
         if (!feedback) m[i] *= static_cast<float>(n) / static_cast<float>(k);
-        at[i] = at[i] - testing::kLr * m[i];
+        at[i] = at[i] - test::kLr * m[i];
       }
     }
     ASSERT_EQ(run.means[static_cast<size_t>(step) - 1], mean) << "step " << step << ", " << world << " ranks";
@@ -97,7 +97,7 @@ TEST(RandomK, DensityOneGivesTheDenseAllReduceBitForBit) {
     plan.config.set("error_feedback", feedback);
     plan.steps = 5;
     ExchangePlan dense{.topology = {3, 2}, .steps = 5};
-    EXPECT_EQ(testing::run_exchange(plan).means, testing::run_exchange(dense).means);
+    EXPECT_EQ(test::run_exchange(plan).means, test::run_exchange(dense).means);
   }
 }
 
@@ -106,7 +106,7 @@ TEST(RandomK, BytesPerRankEqualTheFormula) {
     ExchangePlan plan = plan_of({world, 1}, 0.1);
     plan.shapes = {{800}};  // 80 values, a multiple of the number of ranks
     plan.steps = 3;
-    for (const CommCount& sent : testing::run_exchange(plan).sent)
+    for (const CommCount& sent : test::run_exchange(plan).sent)
       EXPECT_EQ(sent.bytes_inter, 3 * 2 * (world - 1) * 4 * 80 / world);
   }
 }
@@ -116,9 +116,9 @@ TEST(RandomK, ResultsDoNotDependOnBucketsOrThreads) {
   plan.shapes = {{50000}, {64, 3}, {1}, {20000}};
   plan.config.set("block_size", 1000);
   plan.steps = 5;
-  const ExchangeRun expected = testing::run_exchange(plan);
+  const ExchangeRun expected = test::run_exchange(plan);
   plan.bucket_bytes = 1 << 30, plan.threads = 3;
-  EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
+  EXPECT_EQ(test::run_exchange(plan).means, expected.means);
 }
 
 // All positions are equally likely. Without feedback the mean is unbiased: over 4000 steps within five standard errors.
@@ -168,5 +168,5 @@ TEST(RandomK, RefusesInvalidInputs) {
   });
 }
 
-}  // namespace
+}  // namespace randomk_test
 }  // namespace godwit

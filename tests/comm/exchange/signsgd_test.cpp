@@ -5,18 +5,18 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace signsgd_test {
 
-using testing::ExchangePlan;
-using testing::ExchangeRun;
-using testing::kRanks;
-using testing::Values;
+using test::ExchangePlan;
+using test::ExchangeRun;
+using test::kRanks;
+using test::Values;
 
 // +1 if at least half of the workers have a gradient >= 0. A tie gives +1; a gradient of 0 votes +1.
 TEST(SignSgd, IsAMajorityVote) {
   for (const Topology& topology : kRanks) {
     ExchangePlan plan{.config = "signsgd", .topology = topology};
-    const ExchangeRun run = testing::run_exchange(plan);
+    const ExchangeRun run = test::run_exchange(plan);
     Values x(static_cast<size_t>(plan.d()));
     int ties = 0;
     const int world = topology.world();
@@ -25,11 +25,11 @@ TEST(SignSgd, IsAMajorityVote) {
       const float* mean = run.means[static_cast<size_t>(step) - 1].data();
       for (int64_t i = 0, d = plan.d(); i < d; ++i) {
         int votes = 0;
-        for (int rank = 0; rank < world; ++rank) votes += testing::gradient(rank, step, i, values[i]) >= 0 ? 1 : -1;
+        for (int rank = 0; rank < world; ++rank) votes += test::gradient(rank, step, i, values[i]) >= 0 ? 1 : -1;
         const float sign = votes >= 0 ? 1 : -1;
         ties += votes == 0;
         if (mean[i] != sign) FAIL() << "step " << step << ", element " << i << ": " << mean[i] << ", not " << sign;
-        values[i] = values[i] - testing::kLr * sign;
+        values[i] = values[i] - test::kLr * sign;
       }
     }
     EXPECT_EQ(ties > 0, topology.world() % 2 == 0);
@@ -42,7 +42,7 @@ TEST(SignSgd, BytesPerRankEqualTheFormula) {
       ExchangePlan plan{.config = "signsgd", .topology = topology, .shapes = {{d}}, .steps = 2};
       const int64_t n = topology.nodes, m = topology.workers_per_node, world = n * m;
       const int64_t segment = (d + 32 * world - 1) / (32 * world) * 4;  // bytes of one segment's sign bits
-      for (const CommCount& sent : testing::run_exchange(plan).sent) {
+      for (const CommCount& sent : test::run_exchange(plan).sent) {
         EXPECT_EQ(sent.bytes_intra, 2 * 2 * (m - 1) * segment);
         EXPECT_EQ(sent.bytes_inter, 2 * 2 * (n - 1) * m * segment);
       }
@@ -51,9 +51,9 @@ TEST(SignSgd, BytesPerRankEqualTheFormula) {
 
 TEST(SignSgd, ResultsDoNotDependOnBucketsOrThreads) {
   ExchangePlan plan{.config = "signsgd", .topology = {2, 2}, .shapes = {{300000}, {7}}, .steps = 2};
-  const ExchangeRun expected = testing::run_exchange(plan);
+  const ExchangeRun expected = test::run_exchange(plan);
   plan.bucket_bytes = 1 << 30, plan.threads = 5;
-  EXPECT_EQ(testing::run_exchange(plan).means, expected.means);
+  EXPECT_EQ(test::run_exchange(plan).means, expected.means);
 }
 
 TEST(SignSgd, NonFiniteGradientsNameStepAndParameter) {
@@ -96,5 +96,5 @@ TEST(SignBits, MajorityEqualsPlainCounting) {
     }
 }
 
-}  // namespace
+}  // namespace signsgd_test
 }  // namespace godwit

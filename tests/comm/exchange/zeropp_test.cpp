@@ -7,9 +7,9 @@
 #include "tests/comm/exchange/exchange_harness.h"
 
 namespace godwit {
-namespace {
+namespace zeropp_test {
 
-using namespace godwit::testing;
+using namespace godwit::test;
 
 // Rounds each value to the nearest of 15 levels between ± the block's largest magnitude; blocks of zeros stay 0.
 Values four_bits(const Values& z, int64_t, int64_t, Purpose, int) {
@@ -34,5 +34,5 @@ TEST(Zeropp, MatchesTheParameterServerBitForBit) {
     }
 }
 
-}  // namespace
+}  // namespace zeropp_test
 }  // namespace godwit

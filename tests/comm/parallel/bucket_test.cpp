@@ -5,10 +5,10 @@
 #include "tests/comm/table.h"
 
 namespace godwit {
-namespace {
+namespace bucket_test {
 
-using testing::random_row;
-using testing::random_tensor;
+using test::random_row;
+using test::random_tensor;
 
 Parameter parameter(const std::string& name, Shape shape, int seed, bool decay = true) {
   return {name, Var(random_tensor<float>(3, seed, shape.numel()).view(shape), true), decay};
@@ -156,5 +156,5 @@ TEST(Bucket, RefusesInvalidParameters) {
   EXPECT_THROW(Buckets(model(), {.alignment = 0}), Error);
 }
 
-}  // namespace
+}  // namespace bucket_test
 }  // namespace godwit

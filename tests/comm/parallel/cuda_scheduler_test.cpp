@@ -10,7 +10,7 @@
 #include "tests/comm/waiting_groups.h"
 
 namespace godwit {
-namespace {
+namespace cuda_scheduler_test {
 
 // Two layers whose parameters have one bucket each.
 struct Model {
@@ -35,7 +35,7 @@ class CudaScheduler : public ::testing::Test {
     run_local({2, 1},
               [&](Communicator& host) {
                 Communicator comm =
-                    waiting ? testing::with_waiting_groups(host, std::make_shared<testing::CallLog>()) : host;
+                    waiting ? test::with_waiting_groups(host, std::make_shared<test::CallLog>()) : host;
                 Model model;
                 auto exchange = make_exchange("dense", model.buckets, comm, 1);
                 Scheduler scheduler(
@@ -90,5 +90,5 @@ TEST_F(CudaScheduler, OverlapsTheFirstStepIfNoKernelWaits) {
       false);
 }
 
-}  // namespace
+}  // namespace cuda_scheduler_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "tests/comm/waiting_groups.h"
 
 namespace godwit {
-namespace {
+namespace scheduler_test {
 
 // y = Σ w·x over all elements; the gradient of w is x. `before` runs at the start of the backward function.
 Var dot(const Var& w, double x, std::function<void()> before = {}) {
@@ -308,7 +308,7 @@ TEST(Scheduler, TrainsReplicasSynchronously) {
 TEST(Scheduler, CommunicatesAfterTheFirstBackwardIfKernelsWait) {
   std::atomic<int> ended{0};
   run_local({3, 1}, [&](Communicator& host) {
-    Communicator comm = testing::with_waiting_groups(host, std::make_shared<testing::CallLog>());
+    Communicator comm = test::with_waiting_groups(host, std::make_shared<test::CallLog>());
     Model model;
     Log log;
     auto exchange = make_exchange("dense", model.buckets, comm, 1);
@@ -340,10 +340,10 @@ TEST(Scheduler, CommunicatesAfterTheFirstBackwardIfKernelsWait) {
 // The computing thread communicates in forward and backward, as synchronized batch norm does.
 TEST(Scheduler, SerializesTheComputingThreadsCallsIfKernelsWait) {
   constexpr int kRanks = 3;
-  std::vector<std::shared_ptr<testing::CallLog>> logs(kRanks);
+  std::vector<std::shared_ptr<test::CallLog>> logs(kRanks);
   run_local({kRanks, 1}, [&](Communicator& host) {
-    auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<testing::CallLog>();
-    Communicator comm = testing::with_waiting_groups(host, log);
+    auto& log = logs[static_cast<size_t>(host.rank)] = std::make_shared<test::CallLog>();
+    Communicator comm = test::with_waiting_groups(host, log);
     Model model;
     auto exchange = make_exchange("dense", model.buckets, comm, 1);
     Scheduler scheduler(
@@ -370,8 +370,8 @@ TEST(Scheduler, SerializesTheComputingThreadsCallsIfKernelsWait) {
 // On-demand gradients have memory for three buckets; backward waits for each exchange.
 TEST(Scheduler, ExchangesOnDemandGradientsOneByOneIfKernelsWait) {
   run_local({2, 1}, [](Communicator& host) {
-    const auto calls = std::make_shared<testing::CallLog>();
-    Communicator comm = testing::with_waiting_groups(host, calls);
+    const auto calls = std::make_shared<test::CallLog>();
+    Communicator comm = test::with_waiting_groups(host, calls);
     Var a = leaf(4), b = leaf(3), c = leaf(2);
     Buckets buckets({{"a", a, true}, {"b", b, true}, {"c", c, true}},
                     {.first_bytes = 1, .bytes = 1, .alignment = 4, .on_demand_gradients = true});
@@ -426,5 +426,5 @@ TEST(Scheduler, AFailingRankEndsTheOthersSteps) {
     }
 }
 
-}  // namespace
+}  // namespace scheduler_test
 }  // namespace godwit

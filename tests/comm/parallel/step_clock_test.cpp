@@ -5,7 +5,7 @@
 #include <chrono>
 
 namespace godwit {
-namespace {
+namespace step_clock_test {
 
 // Moments of a step, in milliseconds.
 StepClock::Time at(int ms) { return StepClock::Time() + std::chrono::milliseconds(ms); }
@@ -43,5 +43,5 @@ TEST(StepClock, LateCallsDoNotCountTwice) {
   EXPECT_DOUBLE_EQ(clock.exposed(Activity::none), 0.010);
 }
 
-}  // namespace
+}  // namespace step_clock_test
 }  // namespace godwit

@@ -12,12 +12,12 @@
 #include "tests/comm/table.h"
 
 namespace godwit {
-namespace {
+namespace collectives_test {
 
-using testing::random_row;
-using testing::random_tensor;
-using testing::rank_order_sum;
-using testing::run_ranks;
+using test::random_row;
+using test::random_tensor;
+using test::rank_order_sum;
+using test::run_ranks;
 
 class Collectives : public ::testing::TestWithParam<Placement> {
  protected:
@@ -27,7 +27,7 @@ class Collectives : public ::testing::TestWithParam<Placement> {
     if (GetParam().nccl && (!nccl_built() || cuda_devices() < 2)) GTEST_SKIP() << "needs NCCL and two GPUs";
   }
   static std::vector<Topology> topologies() {
-    std::vector<Topology> all = testing::topologies();
+    std::vector<Topology> all = test::topologies();
     if (GetParam().nccl) std::erase_if(all, [](const Topology& t) { return t.world() > cuda_devices(); });
     return all;
   }
@@ -306,7 +306,7 @@ TEST_P(Collectives, NoRankLeavesABarrierBeforeAllHaveEntered) {
       const int world = topology.world();
       for (int late = 0; late < world; ++late) {
         if (comm.rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-        const int64_t entered = Clock::now().time_since_epoch().count();  // of one clock for all processes of a host
+        const int64_t entered = Clock::now().time_since_epoch().count();  // on the clock of the host
         comm.world->barrier("late");
         const int64_t left = Clock::now().time_since_epoch().count();
         const Tensor all({world}, DType::i64);
@@ -334,7 +334,7 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
       });
 }
 
-// Several stops in one run, each asked for by another rank.
+// Several stops in one run, each requested by another rank.
 TEST_P(Collectives, StepsMayContinueAfterAStop) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {
@@ -369,5 +369,5 @@ TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
     });
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace godwit

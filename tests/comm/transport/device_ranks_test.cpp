@@ -11,10 +11,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace device_ranks_test {
 
 using ::testing::HasSubstr;
-using testing::random_tensor;
+using test::random_tensor;
 
 const Placement kOneGpu{"cuda:0", false, false};
 
@@ -167,5 +167,5 @@ TEST_F(DeviceRanks, CommunicationHasItsOwnStream) {
             {.placement = kOneGpu});
 }
 
-}  // namespace
+}  // namespace device_ranks_test
 }  // namespace godwit

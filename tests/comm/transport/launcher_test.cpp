@@ -7,7 +7,7 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace launcher_test {
 
 class LauncherTest : public testing::Test {
  protected:
@@ -90,5 +90,5 @@ TEST(TopologyOfHosts, FindsNodesThatSpanHosts) {
   EXPECT_NE(spanning_node({1, 4}, {"a", "a", "a", "b"}), "");
 }
 
-}  // namespace
+}  // namespace launcher_test
 }  // namespace godwit

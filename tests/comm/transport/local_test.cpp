@@ -11,7 +11,7 @@
 #include "engine/philox.h"
 
 namespace godwit {
-namespace {
+namespace local_test {
 
 TEST(Local, BarrierWaitsForAllRanks) {
   std::atomic<int> arrived{0};
@@ -212,5 +212,5 @@ TEST(Local, RefusesInvalidTopologies) {
   EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.timeout = std::chrono::milliseconds(0)}), Error);
 }
 
-}  // namespace
+}  // namespace local_test
 }  // namespace godwit

@@ -8,7 +8,7 @@
 #include "tests/mpirun.h"
 
 namespace godwit {
-namespace {
+namespace mpi_test {
 
 constexpr const char* kRanks = GODWIT_BINARY_DIR "/mpi_ranks ";
 
@@ -77,7 +77,7 @@ TEST_F(Mpi, DifferentCallsAreReported) {
   expect_failure("topologies", "different topologies");
 }
 
-// With eight ranks, only three others learn a rank's call from itself.
+// With eight ranks, only three other ranks receive a rank's call from the rank itself.
 TEST_F(Mpi, DifferentCallsOfManyRanksAreReported) {
   expect_failure("size", "rank 2 calls all_reduce in phase 'b' of 244000 bytes float32 (sum)", 8);
   expect_failure("phase", "rank 2 calls barrier in phase 'c'", 8);
@@ -92,7 +92,7 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   const MpiOutcome stopped =
       expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not join within 5 s; rank 1 does not answer\n");
   EXPECT_GE(stopped.seconds, 5);
-  // Ranks that wait for a rank that waits for the stopped one say nothing.
+  // Ranks that wait for another waiting rank report nothing.
   const MpiOutcome barrier =
       expect_failure("stopped_before_barrier", ": timeout: rank 1 did not join within 5 s; rank 1 does not answer\n", 12);
   EXPECT_EQ(barrier.err.find("did not join", barrier.err.find("did not join") + 1), std::string::npos) << barrier.err;
@@ -114,5 +114,5 @@ TEST_F(Mpi, WaitingForRanksThatNeverStartTimesOut) {
   EXPECT_TRUE(outcome.says("rank 0: not all ranks started within 1 s; ")) << outcome.err;
 }
 
-}  // namespace
+}  // namespace mpi_test
 }  // namespace godwit

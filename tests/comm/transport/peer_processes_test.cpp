@@ -9,7 +9,7 @@
 #include <thread>
 
 namespace godwit {
-namespace {
+namespace peer_processes_test {
 
 TEST(PeerProcesses, ProcessesThatHaveEndedAreNamed) {
   std::vector<std::pair<int, pid_t>> children;
@@ -31,5 +31,5 @@ TEST(PeerProcesses, ProcessesThatHaveEndedAreNamed) {
   EXPECT_EQ(PeerProcesses({{2, children[0].second}}).ended(), std::vector<int>{}) << "there is no such process";
 }
 
-}  // namespace
+}  // namespace peer_processes_test
 }  // namespace godwit

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 namespace godwit {
-namespace {
+namespace round_choice_test {
 
 // Calls until the trials of a size end; one round takes `one` seconds, two rounds `two`.
 std::array<double, 2> tried(RoundChoice& choice, int64_t bytes, double one, double two) {
   for (int call = 1;; ++call) {
-    const double delay = call % 7 < 2 ? 10 : 0;  // of the whole host, sometimes
+    const double delay = call % 7 < 2 ? 10 : 0;  // occasional delay of the whole host
     if (const auto medians = choice.finished(bytes, delay + (choice.one_round(bytes) ? one : two))) {
       EXPECT_EQ(call, 2 * RoundChoice::kTrials);
       return *medians;
@@ -39,5 +39,5 @@ TEST(RoundChoice, KeepsTheFasterForEachSize) {
   EXPECT_TRUE(choice.one_round((16 << 10) + 4)) << "another size, not tried yet";
 }
 
-}  // namespace
+}  // namespace round_choice_test
 }  // namespace godwit

@@ -13,7 +13,7 @@
 #include "engine/context.h"
 
 namespace godwit {
-namespace {
+namespace threads_test {
 
 // Current number of threads of this process. OpenMP keeps the idle threads of a team until the thread that created it
 // ends.
@@ -55,5 +55,5 @@ TEST(Threads, ApplyToLoopsAndKernelLibrary) {
   }
 }
 
-}  // namespace
+}  // namespace threads_test
 }  // namespace godwit

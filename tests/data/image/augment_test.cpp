@@ -8,7 +8,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace augment_test {
 
 struct Difference {
   double most = 0, mean = 0;
@@ -163,5 +163,5 @@ TEST(Color, JitterStaysInRangeAndVaries) {
   EXPECT_GT(seen.size(), 40u);
 }
 
-}  // namespace
+}  // namespace augment_test
 }  // namespace godwit::data

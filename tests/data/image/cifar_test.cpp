@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace cifar_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -104,5 +104,5 @@ TEST(ContentHash, DependsOnEveryByteAndLabel) {
   EXPECT_NE(content_hash(set), hash);
 }
 
-}  // namespace
+}  // namespace cifar_test
 }  // namespace godwit::data

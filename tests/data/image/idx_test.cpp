@@ -8,7 +8,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace idx_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -124,5 +124,5 @@ TEST(Idx, SurvivesRandomCorruption) {
   EXPECT_LT(refused, 3500);
 }
 
-}  // namespace
+}  // namespace idx_test
 }  // namespace godwit::data

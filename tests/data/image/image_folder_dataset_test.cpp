@@ -9,7 +9,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace image_folder_dataset_test {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -105,15 +105,15 @@ TEST_F(ImageFolderDatasetTest, MirrorsHalfOfTheImages) {
   EXPECT_NEAR(mirrored, 100, 36);  // five standard deviations of a fair coin
 }
 
-TEST_F(ImageFolderDatasetTest, UsesDamagedFilesAndReplacesBrokenOnes) {
+TEST_F(ImageFolderDatasetTest, UsesCorruptFilesAndReplacesBrokenOnes) {
   write(folder_ / "cat/1.jpg", damaged());
   write(folder_ / "dog/4.jpg", broken());
   const ImageFolderDataset lenient = source();
   ASSERT_EQ(lenient.size(), 5) << "both files have valid headers";
   read(lenient, 1, 0);
   EXPECT_EQ(read(lenient, 4, 0), read(lenient, 0, 0)) << "replaced by the next file, here the first";
-  EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is damaged")),
-                                             AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
+  EXPECT_THAT(lenient.warnings(), ElementsAre(AllOf(HasSubstr("cat/1.jpg"), HasSubstr("is corrupt")),
+                                              AllOf(HasSubstr("dog/4.jpg"), HasSubstr("is used instead"))));
   EXPECT_EQ(augmented(lenient, 4, 7), augmented(source(), 4, 7));
 
   const ImageFolderDataset strict = source({.crop = 24, .resize = 28, .strict = true});
@@ -165,5 +165,5 @@ TEST_F(ImageFolderDatasetTest, RefusesBadOptions) {
   EXPECT_THAT(error_of([&] { source({.std = {1, 0, 1}}); }), HasSubstr("positive"));
 }
 
-}  // namespace
+}  // namespace image_folder_dataset_test
 }  // namespace godwit::data

@@ -10,7 +10,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace image_folder_test {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
@@ -211,5 +211,5 @@ TEST(ImageFolder, SkipsFilesThatNeedTooMuchMemoryToDecode) {
   EXPECT_EQ(index(folder, {.most_decode_bytes = int64_t{400} << 20}).train.size(), 4u);
 }
 
-}  // namespace
+}  // namespace image_folder_test
 }  // namespace godwit::data

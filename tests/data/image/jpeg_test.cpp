@@ -9,7 +9,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace jpeg_test {
 
 using testing::HasSubstr;
 
@@ -113,7 +113,7 @@ TEST(Jpeg, NamesTheErrorInInvalidFiles) {
   EXPECT_THAT(error(bytes), HasSubstr("not a readable JPEG")) << "an image without rows";
 }
 
-// For truncated and overwritten files, decoding returns pixels marked as damaged, or throws DecodeError.
+// For truncated and overwritten files, decoding returns pixels marked as corrupt, or throws DecodeError.
 TEST(Jpeg, SurvivesCorruption) {
   RandomStream random(2, Purpose::test);
   int damaged = 0;
@@ -170,9 +170,10 @@ TEST(Jpeg, StatesTheMemoryForProgressiveFiles) {
   const Bytes large = progressive(8000, 8000);
   EXPECT_EQ(read_jpeg_header(large).coefficient_bytes, 1000 * 1000 * 128 * 2);
   const std::string error = decode_error([&] { decode_jpeg(large, {0, 0, 100, 100}, 8, int64_t{150} << 20); });
-  EXPECT_EQ(error,
-            "takes 245 MiB to decode (progressive or multi-scan), more than data.decode_mib=150; raise it, "
-            "or save the image as a baseline JPEG");
+  EXPECT_EQ(
+      error,
+      "takes 245 MiB to decode (progressive or multi-scan), more than data.decode_mib=150; raise data.decode_mib, "
+      "or save the image as a baseline JPEG");
 }
 
 TEST(Jpeg, ReleasesTheMemoryAfterALargeFile) {
@@ -185,5 +186,5 @@ TEST(Jpeg, ReleasesTheMemoryAfterALargeFile) {
   EXPECT_LT(resident() - before, 8 << 20) << "decoding used 244 MiB";
 }
 
-}  // namespace
+}  // namespace jpeg_test
 }  // namespace godwit::data

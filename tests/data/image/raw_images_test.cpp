@@ -10,7 +10,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace raw_images_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -101,5 +101,5 @@ TEST(RawImages, ReadsFashionMnistOfTheDistribution) {
   EXPECT_NEAR(stats.std[0], 0.3530, 5e-5);
 }
 
-}  // namespace
+}  // namespace raw_images_test
 }  // namespace godwit::data

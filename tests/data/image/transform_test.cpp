@@ -9,7 +9,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace transform_test {
 
 using testing::HasSubstr;
 
@@ -106,5 +106,5 @@ TEST(Transform, RefusesInvalidNormalization) {
   EXPECT_THAT(error({2, 2}, {}), HasSubstr("[2, 2]"));
 }
 
-}  // namespace
+}  // namespace transform_test
 }  // namespace godwit::data

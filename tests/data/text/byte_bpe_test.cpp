@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace byte_bpe_test {
 
 using nlohmann::json;
 using testing::ElementsAre, testing::HasSubstr;
@@ -111,14 +111,14 @@ TEST(ByteBpe, NamesUnsupportedTokenizers) {
     write(folder / "tokenizer.json", Bytes(text.begin(), text.end()));
     return error_of([&] { load_tokenizer(folder.str()); });
   };
-  EXPECT_THAT(message("/model/type", "Unigram"), HasSubstr("model.type: is \"Unigram\"; supported are byte-level BPE"));
-  EXPECT_THAT(message("/model/byte_fallback", true), HasSubstr("a SentencePiece-style BPE; supported are byte-level"));
+  EXPECT_THAT(message("/model/type", "Unigram"), HasSubstr("model.type: is \"Unigram\"; expected a byte-level BPE"));
+  EXPECT_THAT(message("/model/byte_fallback", true), HasSubstr("a SentencePiece-style BPE; expected a byte-level"));
   EXPECT_THAT(message("/model/dropout", 0.1), HasSubstr("has a dropout"));
   EXPECT_THAT(message("/model/end_of_word_suffix", "</w>"),
               HasSubstr("end_of_word_suffix: is \"</w>\", expected null"));
   EXPECT_THAT(message("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("pre_tokenizer.type: is \"Metaspace\""));
   EXPECT_THAT(message("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
-              HasSubstr("is \"\\w+\"; supported are the patterns of GPT-2, LLaMA 3 and Qwen 2"));
+              HasSubstr("is \"\\w+\"; expected the pattern of GPT-2, LLaMA 3 or Qwen 2"));
   EXPECT_THAT(message("/pre_tokenizer/pretokenizers/1/add_prefix_space", true), HasSubstr("is true, expected false"));
   EXPECT_THAT(message("/normalizer", {{"type", "NFKC"}}),
               HasSubstr("normalizer.type: is \"NFKC\", expected none or NFC"));
@@ -145,7 +145,7 @@ TEST(ByteBpe, RefusesBadMerges) {
   write(sentence_piece / "tokenizer.model", {1, 2, 3});
   EXPECT_TRUE(has_tokenizer(sentence_piece.str()));
   EXPECT_THAT(error_of([&] { load_tokenizer(sentence_piece.str()); }),
-              HasSubstr("is a SentencePiece model; supported are byte-level BPE models: GPT-2, LLaMA 3, Qwen 2"));
+              HasSubstr("is a SentencePiece model; expected a byte-level BPE model such as GPT-2, LLaMA 3 or Qwen 2"));
   const std::string small = "{\"a\": 0}";
   write(folder / "vocab.json", Bytes(small.begin(), small.end()));
   EXPECT_THAT(message("#version: 0.2\n"), HasSubstr("which stands for the byte 0; a byte-level BPE has all 256 bytes"));
@@ -240,5 +240,5 @@ TEST(TrainBpe, MergesEqualHuggingFaces) {
               HasSubstr("a vocabulary of 256 tokens, expected at least 257"));
 }
 
-}  // namespace
+}  // namespace byte_bpe_test
 }  // namespace godwit::data

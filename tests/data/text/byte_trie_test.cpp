@@ -8,7 +8,7 @@
 #include "engine/philox.h"
 
 namespace godwit::data {
-namespace {
+namespace byte_trie_test {
 
 ByteTrie trie_of(const std::map<std::string, int32_t>& words) { return ByteTrie({words.begin(), words.end()}); }
 
@@ -61,5 +61,5 @@ TEST(ByteTrie, LongWord) {
   EXPECT_EQ(trie_of({{word, 5}}).longest(word + "w").length, word.size());
 }
 
-}  // namespace
+}  // namespace byte_trie_test
 }  // namespace godwit::data

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace char_tokenizer_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -61,5 +61,5 @@ TEST(CharTokenizer, RefusesBadFiles) {
   EXPECT_THAT(error_of([&] { load_tokenizer(folder / "none"); }), HasSubstr("none: no such file"));
 }
 
-}  // namespace
+}  // namespace char_tokenizer_test
 }  // namespace godwit::data

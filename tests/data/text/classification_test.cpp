@@ -6,7 +6,7 @@
 #include "tests/data/text/words.h"
 
 namespace godwit::data {
-namespace {
+namespace classification_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -48,5 +48,5 @@ TEST(Classification, RefusesALengthWithoutRoomForText) {
   EXPECT_THAT(error_of([&] { ClassificationSource(text, word_tokenizer(), {.length = 2}); }), HasSubstr("length of 2"));
 }
 
-}  // namespace
+}  // namespace classification_test
 }  // namespace godwit::data

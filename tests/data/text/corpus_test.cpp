@@ -7,7 +7,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace corpus_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -173,5 +173,5 @@ TEST(Corpus, SurvivesACorruptBible) {
   EXPECT_GT(refused, 100);
 }
 
-}  // namespace
+}  // namespace corpus_test
 }  // namespace godwit::data

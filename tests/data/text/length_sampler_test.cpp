@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace length_sampler_test {
 
 using testing::HasSubstr;
 
@@ -157,5 +157,5 @@ TEST(LengthSampler, RefusesInvalidArguments) {
   EXPECT_THAT(error_of([&] { sampler.batch(10); }), HasSubstr("batch 10 of 10"));
 }
 
-}  // namespace
+}  // namespace length_sampler_test
 }  // namespace godwit::data

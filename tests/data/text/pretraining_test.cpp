@@ -10,7 +10,7 @@
 #include "tests/data/text/words.h"
 
 namespace godwit::data {
-namespace {
+namespace pretraining_test {
 
 using testing::HasSubstr;
 
@@ -217,5 +217,5 @@ TEST(Pretraining, RefusesInvalidArguments) {
               HasSubstr("no tokens"));
 }
 
-}  // namespace
+}  // namespace pretraining_test
 }  // namespace godwit::data

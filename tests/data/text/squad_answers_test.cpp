@@ -13,7 +13,7 @@
 #include "tests/data/text/words.h"
 
 namespace godwit::data {
-namespace {
+namespace squad_answers_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -160,5 +160,5 @@ TEST(SquadAnswers, WritesTheTwoFiles) {
               AllOf(HasSubstr("none/x.json"), HasSubstr("cannot be written")));
 }
 
-}  // namespace
+}  // namespace squad_answers_test
 }  // namespace godwit::data

@@ -10,7 +10,7 @@
 #include "tests/data/text/words.h"
 
 namespace godwit::data {
-namespace {
+namespace squad_features_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -175,5 +175,5 @@ TEST(SquadFeatures, FindsTheAnswersOfXquad) {
   EXPECT_NE(SquadFeatures(squad, tokenizer, {.length = 128, .stride = 63}).hash(), features.hash());
 }
 
-}  // namespace
+}  // namespace squad_features_test
 }  // namespace godwit::data

@@ -13,7 +13,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace squad_metrics_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -163,5 +163,5 @@ TEST(SquadMetrics, ScoresTheDevelopmentSetLikeTheReference) {
   EXPECT_GT(score.unanswered, 300);
 }
 
-}  // namespace
+}  // namespace squad_metrics_test
 }  // namespace godwit::data

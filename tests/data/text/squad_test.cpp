@@ -8,7 +8,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace squad_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -186,5 +186,5 @@ TEST(Squad, MessagesTruncateAndEscapeTextFromTheFile) {
   }
 }
 
-}  // namespace
+}  // namespace squad_test
 }  // namespace godwit::data

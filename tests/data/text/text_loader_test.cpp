@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace text_loader_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -204,5 +204,5 @@ TEST(TextLoader, RefusesBadOptions) {
   EXPECT_THAT(error_of([&] { TextLoader(source, {}).start_epoch(0, 11); }), HasSubstr("batch 11 of 10"));
 }
 
-}  // namespace
+}  // namespace text_loader_test
 }  // namespace godwit::data

@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace token_blocks_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -139,5 +139,5 @@ TEST(TokenStream, RefusesIdsBeyondTheVocabulary) {
   EXPECT_THAT(error_of([&] { stream.range(1, 5).read(1, to); }), HasSubstr("token 3 is 9, expected ids below 9"));
 }
 
-}  // namespace
+}  // namespace token_blocks_test
 }  // namespace godwit::data

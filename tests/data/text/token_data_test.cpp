@@ -13,7 +13,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace token_data_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -124,7 +124,7 @@ TEST(TokenShard, IdsAbove16BitsNeedAHeader) {
   EXPECT_THAT(ids_of(open_shard(folder / "a.bin").tokens), ElementsAre(1, 69999));
 }
 
-TEST(TokenShard, RefusesDamagedFiles) {
+TEST(TokenShard, RefusesCorruptFiles) {
   const TempFolder folder;
   const auto message = [&](const Bytes& bytes) {
     write(folder / "a.bin", bytes);
@@ -271,5 +271,5 @@ TEST(TokenData, RefusesMissingAndEmptyText) {
               HasSubstr("the validation fraction is 1"));
 }
 
-}  // namespace
+}  // namespace token_data_test
 }  // namespace godwit::data

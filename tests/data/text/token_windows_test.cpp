@@ -8,7 +8,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace token_windows_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -97,5 +97,5 @@ TEST(TokenWindows, RefusesTextsThatAreTooShort) {
   EXPECT_THAT(error_of([&] { TokenWindows(tokens, {.rank = 2, .world = 2}); }), HasSubstr("rank 2"));
 }
 
-}  // namespace
+}  // namespace token_windows_test
 }  // namespace godwit::data

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace tokenizer_config_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -95,5 +95,5 @@ TEST_F(TokenizerFolder, RefusesOtherTokenizersAndMalformedFiles) {
               HasSubstr("none/x: cannot be written"));
 }
 
-}  // namespace
+}  // namespace tokenizer_config_test
 }  // namespace godwit::data

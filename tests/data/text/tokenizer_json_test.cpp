@@ -6,7 +6,7 @@
 #include "tests/data/golden.h"
 
 namespace godwit::data {
-namespace {
+namespace tokenizer_json_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -147,5 +147,5 @@ TEST_F(TokenizerJsonFile, SurvivesMissingFieldsAndTruncation) {
   }
 }
 
-}  // namespace
+}  // namespace tokenizer_json_test
 }  // namespace godwit::data

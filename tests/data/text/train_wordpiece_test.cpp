@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace train_wordpiece_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -163,5 +163,5 @@ TEST(TrainWordPiece, RefusesInvalidArguments) {
               HasSubstr("disk on fire"));
 }
 
-}  // namespace
+}  // namespace train_wordpiece_test
 }  // namespace godwit::data

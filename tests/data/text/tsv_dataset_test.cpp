@@ -6,7 +6,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace tsv_dataset_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -160,5 +160,5 @@ TEST(TsvDataset, ReadsSst2) {
   }
 }
 
-}  // namespace
+}  // namespace tsv_dataset_test
 }  // namespace godwit::data

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 namespace godwit::data {
-namespace {
+namespace vocabulary_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -81,5 +81,5 @@ TEST(Vocabulary, ErrorsNameTheFile) {
               HasSubstr("cannot be written"));
 }
 
-}  // namespace
+}  // namespace vocabulary_test
 }  // namespace godwit::data

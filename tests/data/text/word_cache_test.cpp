@@ -5,7 +5,7 @@
 #include <string>
 
 namespace godwit::data {
-namespace {
+namespace word_cache_test {
 
 TEST(WordCache, GivesUpAmongManyCollidingWords) {
   WordCache cache(512);  // 1,024 slots
@@ -27,5 +27,5 @@ TEST(WordCache, GivesUpAmongManyCollidingWords) {
   EXPECT_EQ(found, 64u) << "a lookup reads at most 64 slots";
 }
 
-}  // namespace
+}  // namespace word_cache_test
 }  // namespace godwit::data

@@ -6,7 +6,7 @@
 #include "tests/data/files.h"
 
 namespace godwit::data {
-namespace {
+namespace word_vocabulary_test {
 
 using testing::ElementsAre, testing::HasSubstr;
 
@@ -103,5 +103,5 @@ TEST(WordVocabulary, PennTreebank) {
   }
 }
 
-}  // namespace
+}  // namespace word_vocabulary_test
 }  // namespace godwit::data

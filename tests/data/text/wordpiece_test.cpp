@@ -17,7 +17,7 @@ inline std::ostream& operator<<(std::ostream& out, const Token& token) {
   return out << token.id << " [" << token.begin << ", " << token.end << ")";
 }
 
-namespace {
+namespace wordpiece_test {
 
 using nlohmann::json;
 using testing::ElementsAre;
@@ -160,5 +160,5 @@ TEST(WordPiece, RefusesAMaximumWordLengthOfZero) {
   EXPECT_THAT(error_of([] { WordPiece(golden_vocabulary(), {.max_word = 0}); }), testing::HasSubstr("max_word is 0"));
 }
 
-}  // namespace
+}  // namespace wordpiece_test
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// NVTX's ranges, as far as Godwit uses them: written down for tests.
+// The part of NVTX that Godwit uses: ranges, recorded for tests.
 #pragma once
 #include <mutex>
 #include <string>

@@ -17,11 +17,11 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
   int64_t group;                     // query heads that share a head of k and v
-  int32_t query_stride, key_stride;  // from a row of q, of k and v, to the next; 32 bits save registers
+  int32_t query_stride, key_stride;  // row strides of q, and of k and v; 32 bits save registers
   int64_t past;  // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
-  int32_t dropped;  // U is below the dropout if its 24 bits are below this; 0 without dropout
+  int32_t dropped;  // an element is dropped if its 24 random bits are below this; 0 without dropout
   RngKey rng;
   const uint32_t* counter;  // null, or the device address of the step
   const uint8_t* mask;      // [batch, keys] or null

@@ -5,7 +5,7 @@
 namespace godwit::detail {
 
 // For tiles whose rows are queries: bit 4n + c of kept[r] is for query `query` + lane / 4 + 8r, key `key` + 8n + 2(lane
-// % 4) + c; `key` is a multiple of 4. Four lanes share two rows. Each lane draws kN quads: every second one of a row.
+// % 4) + c; `key` is a multiple of 4. Four lanes share two rows. Each lane draws kN quads: every second quad of a row.
 // If keys % 4 != 0, rows begin within a quad, and a lane draws the last quad of its row too.
 template <int kN>
 __device__ void kept_by_query(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key,
@@ -43,7 +43,7 @@ __device__ void kept_by_query(const AttentionView& call, const AttentionHeadView
 
 // For tiles whose rows are keys: bit 4n + 2r + c is for key `key` + lane / 4 + 8r, query `query` + 8n + 2(lane % 4) +
 // c; `key` is a multiple of 16. The sixteen keys of a query are in four quads, each drawn by one lane for the four
-// lanes that hold its keys. If keys % 4 != 0, they are in five, and four lanes share the fifth quads of their queries.
+// lanes that hold its keys. If keys % 4 != 0, the keys are in five quads; four lanes share the fifth quads.
 template <int kN>
 __device__ uint32_t kept_by_key(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key) {
   const int g = lane() / 4, t = lane() % 4;

@@ -4,7 +4,7 @@
 
 namespace godwit::detail {
 
-// All tensors of d are undefined in forward.
+// Whether the functions below support these tensors. In forward, all tensors of d are undefined.
 bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d);
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options);
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,

@@ -15,9 +15,9 @@ __device__ inline float exponent_scale(const AttentionView& call) {
 }
 __device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
 
-// The own rows of the warps of a block, which start at row `of_block` of x; their bits are XORed with `flip`.
-// step(k, a) returns columns [16k, 16k + 16) of the warp's rows. If `shared`, they are in shared memory, because
-// registers do not suffice, and the constructor starts copying them; otherwise in registers.
+// The own rows of the warps of a block, from row `of_block` of x on, with their bits XORed with `flip`. step(k, a)
+// returns columns [16k, 16k + 16) of the warp's rows. The rows are in registers. If `shared`, they are in shared memory
+// because registers do not suffice, and the constructor starts the copy.
 template <class Of, bool shared>
 class OwnRows {
  public:
@@ -68,7 +68,7 @@ class OwnRows<Of, true> {
       : tile_(memory.chunks), flip_(flip) {
     TileRows<All>(call, rows, x).load(of_block, lowest(rows.length - of_block), memory.chunks);
   }
-  // After await_copies() and a barrier.
+  // Call after await_copies() and a barrier.
   __device__ void step(int k, typename Of::Left& a) const {
 #pragma unroll
     for (int m = 0; m < Of::kM; ++m) {

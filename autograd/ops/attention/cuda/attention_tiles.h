@@ -39,7 +39,8 @@ __device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
 
 __device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// A difference of indices, limited to one that differs between the elements of two tiles.
+// A difference of indices as an int. The limit exceeds every offset within a tile, so comparisons with offsets are
+// right.
 __device__ inline int within_tiles(int64_t difference) {
   constexpr int kMost = 1024;
   return difference > kMost ? kMost : difference < -kMost ? -kMost : static_cast<int>(difference);

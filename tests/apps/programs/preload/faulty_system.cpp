@@ -4,7 +4,7 @@
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
 //   FAULTY_ROOM="part MiB"             the disk of such a path has this much room, as statvfs() says
 //   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails when the sum of sizes exceeds this
-//   FAULTY_CLOCK=seconds               the time of day jumps forth and back by so much with each call
+//   FAULTY_CLOCK=seconds               the time of day jumps forth or back by this much with each call
 //   FAULTY_MPI=text                    MPI reports this as its version
 #include <dlfcn.h>
 #include <sys/statvfs.h>

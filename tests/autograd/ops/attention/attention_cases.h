@@ -10,7 +10,7 @@
 #include "engine/context.h"
 #include "tests/autograd/gradient_check.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 struct Sizes {
   int64_t batch, queries, keys, heads, width;
@@ -97,4 +97,4 @@ inline void expect_self_attention_equals_attention(DType dtype, bool causal, int
     expect_self_attention_equals_attention(dtype, causal, length, order);
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test

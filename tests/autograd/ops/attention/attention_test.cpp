@@ -9,10 +9,10 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace attention_test {
 
-using testing::check_gradients, testing::kDraws, testing::mask_of, testing::random_tensor, testing::Results;
-using testing::run, testing::Sizes, testing::tensors, testing::values, testing::widened, testing::with_threads;
+using test::check_gradients, test::kDraws, test::mask_of, test::random_tensor, test::Results;
+using test::run, test::Sizes, test::tensors, test::values, test::widened, test::with_threads;
 
 // The definition, computed one probability at a time.
 std::vector<double> oracle(const std::array<Tensor, 3>& t, const Tensor& mask, const AttentionOptions& options) {
@@ -321,5 +321,5 @@ TEST(Attention, NamesInvalidArguments) {
   EXPECT_THROW(ops::attention(half, half, half), Error);
 }
 
-}  // namespace
+}  // namespace attention_test
 }  // namespace godwit

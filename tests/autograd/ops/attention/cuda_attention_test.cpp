@@ -14,9 +14,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_attention_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Sizes {
   int64_t batch, queries, keys, heads, width;
@@ -163,7 +163,7 @@ TEST_F(CudaAttention, GroupedMatchesTheCpu) {
 
 TEST_F(CudaAttention, OfColumnsEqualsAttention) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
-    for (const bool causal : {false, true}) testing::expect_self_attention_equals_attention(dtype, causal, 70);
+    for (const bool causal : {false, true}) test::expect_self_attention_equals_attention(dtype, causal, 70);
 }
 
 // Gradients in a bucket begin at arbitrary addresses. The kernels for tensor cores write pairs of bfloat16.
@@ -209,8 +209,8 @@ TEST_F(CudaAttention, UsesTheScaleOption) {
     ASSERT_NO_FATAL_FAILURE(expect_close({1, 20, 30, 1, 64}, dtype, {}, {.scale = 0.3}, tolerance(dtype)));
 }
 
-// Each remainder of the number of keys modulo 4, for each width of the kernels with tensor cores, and for those
-// without.
+// Each remainder of the number of keys modulo 4, for each width of the kernels with tensor cores, and for the kernels
+// without tensor cores.
 const Sizes kDropped[] = {{2, 67, 76, 1, 64}, {1, 35, 78, 2, 64}, {1, 9, 37, 3, 20},   {1, 33, 75, 1, 64},
                           {1, 40, 77, 1, 32}, {1, 70, 67, 1, 32}, {1, 18, 41, 1, 128}, {1, 19, 39, 2, 128}};
 
@@ -368,5 +368,5 @@ TEST_F(CudaAttention, RefusesWideHeads) {
               ::testing::HasSubstr("attention: on a GPU head_dim must be at most 128, q is [1, 2, 1, 129]"));
 }
 
-}  // namespace
+}  // namespace cuda_attention_test
 }  // namespace godwit

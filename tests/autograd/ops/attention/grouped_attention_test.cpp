@@ -3,10 +3,10 @@
 #include "tests/autograd/ops/attention/attention_cases.h"
 
 namespace godwit {
-namespace {
+namespace grouped_attention_test {
 
-using testing::check_gradients, testing::kDraws, testing::mask_of, testing::random_tensor, testing::run;
-using testing::Sizes, testing::tensors, testing::with_threads;
+using test::check_gradients, test::kDraws, test::mask_of, test::random_tensor, test::run;
+using test::Sizes, test::tensors, test::with_threads;
 
 // Groups of two and four heads; blocks of queries and keys.
 TEST(GroupedAttention, Gradients) {
@@ -66,5 +66,5 @@ TEST(GroupedAttention, EqualsRepeatedKeysAndValues) {
       }
 }
 
-}  // namespace
+}  // namespace grouped_attention_test
 }  // namespace godwit

@@ -7,9 +7,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace self_attention_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values;
+using test::check_gradients, test::random_tensor, test::values;
 
 TEST(SelfAttention, Gradients) {
   struct Case {
@@ -29,7 +29,7 @@ TEST(SelfAttention, Gradients) {
 TEST(SelfAttention, EqualsAttention) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const bool causal : {false, true})
-      for (const int64_t length : {5, 130}) testing::expect_self_attention_equals_attention(dtype, causal, length);
+      for (const int64_t length : {5, 130}) test::expect_self_attention_equals_attention(dtype, causal, length);
 }
 
 TEST(SelfAttention, NamesInvalidArguments) {
@@ -43,5 +43,5 @@ TEST(SelfAttention, NamesInvalidArguments) {
   EXPECT_THROW(ops::self_attention(Var(Tensor::zeros({6, 6}, DType::i32)), 2, 2), Error);
 }
 
-}  // namespace
+}  // namespace self_attention_test
 }  // namespace godwit

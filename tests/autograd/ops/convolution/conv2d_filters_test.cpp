@@ -6,7 +6,7 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_filters_test {
 
 using detail::FilterBlocks;
 
@@ -21,7 +21,7 @@ FilterBlocks by_outputs(int64_t o, int64_t k, int64_t i) {
 
 // turned: w is [i, k, k, o], and its taps are in reverse order.
 void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks, bool turned = false) {
-  const Tensor w = testing::random_tensor(turned ? Shape{i, k, k, o} : Shape{o, k, k, i}, DType::f32, 1);
+  const Tensor w = test::random_tensor(turned ? Shape{i, k, k, o} : Shape{o, k, k, i}, DType::f32, 1);
   const int64_t size = blocks.padded[0] * i * k * k;
   const Tensor to = Tensor::full({size}, 7, DType::bf16);
   ASSERT_TRUE(turned ? detail::arrange_turned_filters(w, blocks, to) : detail::arrange_filters(w, blocks, to));
@@ -46,7 +46,7 @@ void expect_arranged(int64_t o, int64_t k, int64_t i, const FilterBlocks& blocks
 
 TEST(Conv2dFilters, MatchesTheLayoutFormula) {
   for (const int threads : {1, 3})
-    testing::with_threads(threads, [] {
+    test::with_threads(threads, [] {
       for (const auto& [o, k, i] : {std::array<int64_t, 3>{16, 1, 16}, {64, 3, 48}, {128, 1, 80}, {32, 2, 32}}) {
         SCOPED_TRACE(::testing::Message() << o << " " << k << " " << i);
         for (const int64_t block : {16, 32, 48, 64}) {
@@ -69,5 +69,5 @@ TEST(Conv2dFilters, RefusesOtherLayouts) {
   EXPECT_FALSE(detail::arrange_turned_filters(w, by_outputs(32, 1, 64), to));
 }
 
-}  // namespace
+}  // namespace conv2d_filters_test
 }  // namespace godwit

@@ -9,12 +9,12 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_test {
 
-using testing::check_gradients;
-using testing::random_tensor;
-using testing::values;
-using testing::with_threads;
+using test::check_gradients;
+using test::random_tensor;
+using test::values;
+using test::with_threads;
 
 struct Case {
   Shape x, w;
@@ -350,5 +350,5 @@ TEST(Conv2d, NamesInvalidArguments) {
                Error);
 }
 
-}  // namespace
+}  // namespace conv2d_test
 }  // namespace godwit

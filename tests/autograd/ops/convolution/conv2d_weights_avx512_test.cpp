@@ -8,9 +8,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace conv2d_weights_avx512_test {
 
-using testing::with_threads;
+using test::with_threads;
 
 bool can_run() {
 #ifdef __x86_64__
@@ -76,8 +76,8 @@ TEST(Conv2dWeightsAvx512, SumsAreExact) {
 TEST(Conv2dWeightsAvx512, SameBitsOnAnyThreadCount) {
   if (!can_run()) GTEST_SKIP() << "this processor has no AVX512_BF16";
   const Conv2dShape s = conv2d_shape({3, 14, 14, 96}, {128, 3, 3, 96}, {.padding = 1});
-  const Tensor x = testing::random_tensor({3, 14, 14, 96}, DType::f32, 1).to(DType::bf16);
-  const Tensor dy = testing::random_tensor({3, 14, 14, 128}, DType::f32, 2).to(DType::bf16);
+  const Tensor x = test::random_tensor({3, 14, 14, 96}, DType::f32, 1).to(DType::bf16);
+  const Tensor dy = test::random_tensor({3, 14, 14, 128}, DType::f32, 2).to(DType::bf16);
   const auto run = [&] {
     const Tensor dw({128, 3, 3, 96});
     detail::conv2d_weights_avx512(s, x, dy, dw);
@@ -95,5 +95,5 @@ TEST(Conv2dWeightsAvx512, RefusesOtherShapes) {
         << c << " " << o << " " << groups << " " << dilation;
 }
 
-}  // namespace
+}  // namespace conv2d_weights_avx512_test
 }  // namespace godwit

@@ -12,9 +12,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_conv2d_kernels_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 struct Case {
   Shape x, w;
@@ -162,8 +162,8 @@ TEST_F(CudaConv2d, Tf32RoundsOnlyTheFactors) {
   for (const Case& c : resnet_layers()) expect_agrees(c, DType::f32);
 }
 
-// Layers of the models must not use the plain kernels. In bfloat16, those with an odd number of channels may take a
-// detour.
+// Layers of the models must not use the plain kernels. In bfloat16, layers with an odd number of channels may be
+// computed another way.
 TEST_F(CudaConv2d, ResNetsUseCudnn) {
   on_gpu([&] {
     for (const Case& c : resnet_layers()) {
@@ -270,5 +270,5 @@ TEST_F(CudaConv2d, RefusesParametersOnTheCpu) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_conv2d_kernels_test
 }  // namespace godwit

@@ -11,9 +11,9 @@
 #include "tests/on_gpu.h"
 
 namespace godwit {
-namespace {
+namespace cuda_residual_block_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 // Parameters in the order of their creation, on the context's device.
 struct Network {
@@ -101,5 +101,5 @@ TEST_F(CudaResidualBlock, Bfloat16IsAsCloseToFloat64AsOnTheCpu) {
   EXPECT_LE(far, 1.5 * bound);  // over all results together
 }
 
-}  // namespace
+}  // namespace cuda_residual_block_test
 }  // namespace godwit

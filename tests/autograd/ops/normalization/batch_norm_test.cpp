@@ -7,9 +7,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace batch_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Case {
   Tensor x, gamma, beta, running_mean, running_var;
@@ -351,5 +351,5 @@ TEST(BatchNorm, NamesInvalidArguments) {
   EXPECT_EQ(message({2, 3}, 3, DType::f32, {.eps = -1}), "batch_norm: eps must be finite and not negative, it is -1");
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace godwit

@@ -10,9 +10,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace cuda_batch_norm_kernels_test {
 
-using testing::random_tensor, testing::values;
+using test::random_tensor, test::values;
 
 Tensor random(Shape shape, DType dtype, uint64_t seed, double scale = 1) {
   return random_tensor(shape, DType::f64, seed, scale).to(dtype);
@@ -234,5 +234,5 @@ TEST_F(CudaBatchNorm, NamesInvalidArguments) {
   });
 }
 
-}  // namespace
+}  // namespace cuda_batch_norm_kernels_test
 }  // namespace godwit

@@ -7,9 +7,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace layer_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 constexpr double kEps = 1e-12;  // as in BERT
 
@@ -180,5 +180,5 @@ TEST(LayerNorm, NamesInvalidArguments) {
   EXPECT_THROW(ops::layer_norm(Var(Tensor::zeros({2, 8}, DType::f16)), Var(good), Var(good), kEps), Error);
 }
 
-}  // namespace
+}  // namespace layer_norm_test
 }  // namespace godwit

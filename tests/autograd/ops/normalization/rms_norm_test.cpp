@@ -6,9 +6,9 @@
 #include "tests/support.h"
 
 namespace godwit {
-namespace {
+namespace rms_norm_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(RmsNorm, Gradients) {
   for (const auto& [n, width] : {std::pair{1, 1}, {3, 5}, {35, 3}, {2, 35}})
@@ -88,5 +88,5 @@ TEST(RmsNorm, NamesInvalidArguments) {
   EXPECT_EQ(message(x, good, -1), "rms_norm: eps must be finite and not negative, it is -1");
 }
 
-}  // namespace
+}  // namespace rms_norm_test
 }  // namespace godwit

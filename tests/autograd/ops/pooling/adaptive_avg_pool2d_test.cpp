@@ -3,9 +3,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace adaptive_avg_pool2d_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Case {
   Shape x;
@@ -77,5 +77,5 @@ TEST(AdaptiveAvgPool2d, NamesInvalidArguments) {
   EXPECT_THROW(ops::adaptive_avg_pool2d(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64)), 1, 1), Error);
 }
 
-}  // namespace
+}  // namespace adaptive_avg_pool2d_test
 }  // namespace godwit

@@ -3,9 +3,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace global_avg_pool_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 TEST(GlobalAvgPool, Gradients) {
   for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{2, 3, 5, 3}, Shape{3, 2, 2, 17}, Shape{1, 2, 1, 64}})
@@ -58,5 +58,5 @@ TEST(GlobalAvgPool, NamesInvalidArguments) {
   EXPECT_THROW(ops::global_avg_pool(Var(Tensor::zeros({2, 2, 4, 3}, DType::i64))), Error);
 }
 
-}  // namespace
+}  // namespace global_avg_pool_test
 }  // namespace godwit

@@ -5,9 +5,9 @@
 #include "tests/autograd/gradient_check.h"
 
 namespace godwit {
-namespace {
+namespace pool2d_test {
 
-using testing::check_gradients, testing::random_tensor, testing::values, testing::with_threads;
+using test::check_gradients, test::random_tensor, test::values, test::with_threads;
 
 struct Case {
   Shape shape;
@@ -156,5 +156,5 @@ TEST(Pool2d, NamesInvalidArguments) {
   EXPECT_EQ(message(Tensor::zeros({0, 4, 5, 3}), {2, 2, 0}), "no error");
 }
 
-}  // namespace
+}  // namespace pool2d_test
 }  // namespace godwit

@@ -21,7 +21,7 @@
 #include "comm/transport/session_mpi.h"
 #include "tests/comm/ranks.h"
 
-namespace godwit::testing {
+namespace godwit::test {
 
 std::vector<Topology> topologies() {
   const int world = launcher()->world;
@@ -35,7 +35,7 @@ void run_ranks(const Topology& topology, const std::function<void(Communicator&)
   run_mpi(topology, body, {.timeout = std::chrono::seconds(120), .placement = placement});
 }
 
-}  // namespace godwit::testing
+}  // namespace godwit::test
 
 static std::atomic<int> sends{0};
 
@@ -134,7 +134,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
 TEST(MpiRanks, LargeMessagesArriveComplete) {
   if (launcher()->world != 2) return;
   const int64_t n = (int64_t{64} << 20) + 5;
-  godwit::testing::run_ranks({2, 1}, [&](Communicator& comm) {
+  godwit::test::run_ranks({2, 1}, [&](Communicator& comm) {
     const Tensor x = Tensor::full({n}, comm.rank == 1 ? 7 : 0, DType::u8);
     x.data<uint8_t>()[n - 1] = comm.rank == 1 ? 9 : 0;
     comm.world->broadcast(x, 1, "large");
@@ -147,7 +147,7 @@ TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
   const int world = launcher()->world;
   if (world <= 8) return;
   const int rounds = std::bit_width(static_cast<unsigned>(world - 1));
-  godwit::testing::run_ranks({world, 1}, [&](Communicator& comm) {
+  godwit::test::run_ranks({world, 1}, [&](Communicator& comm) {
     const auto sent_by = [&](const std::function<void()>& call) {
       const int before = sends;
       call();
@@ -161,7 +161,7 @@ TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
 TEST(MpiRanks, AnAllReduceFillsTheLine) {
   const char* mbit = std::getenv("NETLAB_MBIT");
   if (!mbit) return;
-  godwit::testing::run_ranks({launcher()->world, 1}, [&](Communicator& comm) {
+  godwit::test::run_ranks({launcher()->world, 1}, [&](Communicator& comm) {
     const Tensor x = Tensor::zeros({1 << 18});
     double least = 1e9;
     for (int run = 0; run < 3; ++run) {
@@ -195,11 +195,11 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
   const Case cases[] = {{{0, 1, 0, "disk full"}, kBytes, "disk full"},
                         {{0, 1}, 100, malformed + "100 bytes, expected 2016"},
                         {{0, 1}, 4000, malformed + "it is too long"},
-                        {{0, 1'000'000}, kBytes, malformed + "it claims to come from rank 1000000"},
-                        {{1, -1}, kBytes, malformed + "it claims to come from rank -1"},
-                        {{3, 0}, kBytes, malformed + "it claims to come from rank 0"},
+                        {{0, 1'000'000}, kBytes, malformed + "it names rank 1000000 as its sender"},
+                        {{1, -1}, kBytes, malformed + "it names rank -1 as its sender"},
+                        {{3, 0}, kBytes, malformed + "it names rank 0 as its sender"},
                         {{4, 1}, kBytes, malformed + "its kind is 4"},
-                        {endless, kBytes, malformed + "its text has no end"}};
+                        {endless, kBytes, malformed + "its text is not terminated"}};
   const int rank = MpiSession::instance().rank();
   for (const auto& [message, bytes, reason] : cases) {
     if (rank == 0) {
