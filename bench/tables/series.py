@@ -2,8 +2,9 @@
 
 A script of this folder describes one table and calls Table.main(). docs/tables/NAME.csv gets a row when a run ends. A
 run with a row is not repeated, so an interrupted script continues when it is called again, also on another machine;
-remove the file to measure anew. At the end the script prints the table as Markdown and draws docs/plots/table_NAME.png.
-update_page.py writes the tables into docs/convergence.md and docs/ablations.md.
+remove the file to measure anew, or use --repeat to measure rows of the table again and compare. At the end the script
+prints the table as Markdown and draws docs/plots/table_NAME.png. update_page.py writes the tables into
+docs/convergence.md and docs/ablations.md.
 """
 import argparse
 import concurrent.futures
@@ -12,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -22,6 +24,9 @@ import threading
 root = pathlib.Path(__file__).resolve().parent.parent.parent
 STEP = 2  # factor between neighboring learning rates
 PATIENCE = 1800  # seconds that a worker waits for others; a run at low priority can stand still for minutes
+ZEROPP = {"zeropp", "loco_zeropp"}  # exchanges whose rows have the note
+ZEROPP_NOTE = ("Without the secondary shards of ZeRO++ within a node (hpZ); gradients take one hop instead of the two of ZeRO++ (qgZ): "
+               "[differences](methods/exchanges_zeropp.md#differences-from-zero).")
 
 
 def rounded(rate):
@@ -55,9 +60,26 @@ class Rows:
                 writer.writerow(row)
 
 
-def head():
-    """The commit of the checkout."""
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True).stdout.strip()
+def short_commit(name):
+    """The short hash of a commit of the checkout. Ends the program if there is none of this name."""
+    result = subprocess.run(["git", "rev-parse", "--short", "--verify", f"{name}^{{commit}}"], cwd=root, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{name}: no such commit in {root}")
+    return result.stdout.strip()
+
+
+def refusals(commands, programs):
+    """For each command of a row that its program refuses: the command and the program's message. Nothing is trained. Commands that
+    differ only in the learning rate and the seed are tried once."""
+    different = {re.sub(r" (--lr|--seed) \S+", "", command): command for command in commands}
+
+    def refusal(command):
+        program, *flags = shlex.split(command)
+        result = subprocess.run([programs / program, *flags, "--print-config"], cwd=root, capture_output=True, text=True)
+        return f"{command}\n{result.stderr}" if result.returncode else None
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(filter(None, pool.map(refusal, different.values())))
 
 
 class Run:
@@ -80,8 +102,13 @@ class Run:
 
     def train(self):
         """Trains unless the run has a row. The value of a run that diverges is "diverged"; any other failure is an error."""
-        if self.row():
-            return
+        if not self.row():
+            row = self.measured()
+            self.table.rows.add(row)
+            print(f"{self.folder.name}: {row['value']}, {row['core_seconds']} core-seconds", file=sys.stderr, flush=True)
+
+    def measured(self):
+        """The row of a new run."""
         shutil.rmtree(self.folder, ignore_errors=True)
         folders = [part for flag, (_, path) in self.table.folders.items() for part in (flag, path)]
         command = [str(part) for part in (self.table.programs / self.table.program, *folders, *self.flags, "--set", f"timeout_s={PATIENCE}", "--run-dir", self.folder)]
@@ -103,8 +130,7 @@ class Run:
             sent = sum(phase["bytes_inter"] for phase in summary["phases"]) / summary["steps"]
             value = "diverged" if values[-1] is None else f"{values[-1]:.6g}"  # null: not finite
             row.update(value=value, bytes_between_nodes_per_step=f"{sent:.0f}")
-        self.table.rows.add(row)
-        print(f"{self.folder.name}: {row['value']}, {row['core_seconds']} core-seconds", file=sys.stderr, flush=True)
+        return row
 
     def value(self):
         """The metric in the last evaluation; None if the run diverged or has not been made."""
@@ -125,7 +151,7 @@ class Table:
         self.most_rates = most_rates
         self.folder = root / "runs" / "tables" / name
         self.rows = Rows(root / "docs" / "tables" / f"{name}.csv")
-        self.folders, self.commit = {}, head()
+        self.folders, self.commit = {}, ""
 
     def choose(self, method):
         """The rates tried, with the metric on validation data. Extends the grid until the best rate has a neighbor on each side."""
@@ -166,23 +192,35 @@ class Table:
         for flag, content in self.needs.items():
             if content:
                 parser.add_argument(flag, type=lambda path: pathlib.Path(path).resolve(), help=f"folder with {content}")
-        parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]")
+        parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]; needs --commit")
+        parser.add_argument("--commit", metavar="HASH", help="commit from which --programs were built, for the rows")
+        parser.add_argument("--repeat", action="store_true", help="train the rows of the table again and print old and new values; changes no file of docs")
+        parser.add_argument("--lr", type=float, help="with --repeat: another learning rate than that of the table")
+        parser.add_argument("--flags", type=shlex.split, default=[], help="with --repeat: further flags of the program, as one word")
         parser.add_argument("--print", action="store_true", help="print what has been measured, without further runs")
         parser.add_argument("--plot", action="store_true", help="draw what has been measured, without further runs")
-        parser.add_argument("--check", action="store_true", help="only test that the programs accept the flags")
+        parser.add_argument("--check", action="store_true", help="only test that the programs accept the command of every row")
         arguments = parser.parse_args()
         unknown = set(arguments.methods.split(",") if arguments.methods else []) - set(self.methods)
         if unknown:
             parser.error(f"no such method: {', '.join(sorted(unknown))}; available: {', '.join(self.methods)}")
-        self.only_prints = arguments.print or arguments.plot
+        self.only_prints = arguments.print or arguments.plot or arguments.repeat
+        if arguments.programs and not (arguments.commit or self.only_prints or arguments.check):
+            parser.error("--programs needs --commit HASH, the commit from which they were built: the rows name it")
+        if (arguments.lr or arguments.flags) and not arguments.repeat:
+            parser.error("--lr and --flags need --repeat: runs of the table have the rates and flags of this script")
+        if arguments.commit and not arguments.programs:
+            parser.error("--commit is the commit of --programs DIR; programs built here have that of the checkout")
+        if not (self.only_prints or arguments.check):
+            self.commit = short_commit(arguments.commit or "HEAD")
         for flag, content in self.needs.items():
             path = getattr(arguments, flag[2:].replace("-", "_"), None)
-            if content and not path and not self.only_prints and not arguments.check:
+            if content and not path and not (arguments.print or arguments.plot or arguments.check):
                 parser.error(f"{flag} FOLDER is needed: {content}")
             if content:
                 self.folders[flag] = flag[2:].upper().replace("INIT-", ""), path
         self.programs = arguments.programs or root / "build" / "release"
-        if not self.only_prints and not arguments.programs:
+        if not (arguments.print or arguments.plot or arguments.programs):
             subprocess.run([root / "scripts" / "build", "release", self.program], check=True)
         return arguments
 
@@ -192,6 +230,8 @@ class Table:
             return self.check()
         methods = arguments.methods.split(",") if arguments.methods else list(self.methods)
         seeds = [int(seed) for seed in arguments.seeds.split(",")]
+        if arguments.repeat:
+            return self.repeat(methods, seeds, arguments.lr, arguments.flags)
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             results = dict(zip(methods, pool.map(lambda method: self.measure(method, seeds), methods)))
         self.only_prints = True
@@ -200,14 +240,30 @@ class Table:
         if not arguments.print:
             self.plot(results)
 
+    def repeat(self, methods, seeds, rate, flags):
+        """Trains the test runs of the methods again, with the learning rates of the table unless rate is given, and with further flags."""
+        for method in methods:
+            for seed in seeds:
+                run = Run(self, method, rate or self.choose(method)[1], seed, False)
+                run.folder = self.folder / "repeated" / run.folder.name
+                run.flags += flags
+                old, new = None if flags else run.row(), run.measured()
+                print(f"{method}, seed {seed}: {old['value'] if old else 'not measured'}, now {new['value']}", flush=True)
+
     def check(self):
-        """Ends with an error if the program refuses the flags of a method."""
-        for method, (rate, _) in self.methods.items():
-            run = Run(self, method, rate, 1, self.validation is not None)
-            names = [part for flag, (name, _) in self.folders.items() for part in (flag, name)]
-            result = subprocess.run([self.programs / self.program, *names, *run.flags, "--print-config"], cwd=root, capture_output=True, text=True)
-            if result.returncode:
-                sys.exit(f"{self.name}: {method}: {run.command()}\n{result.stderr}")
+        """Ends with an error if a row has not the command of the script, or if the program refuses a command."""
+        methods = [Run(self, method, rate, 1, self.validation is not None) for method, (rate, _) in self.methods.items()]
+        commands = [run.command() for run in methods]
+        for row in self.rows.rows.values():
+            commands.append(row["command"])
+            if row["method"] not in self.methods:
+                sys.exit(f"{self.rows.path}: method {row['method']}: bench/tables/{self.name}.py has no such method")
+            now = Run(self, row["method"], float(row["lr"]), int(row["seed"]), row["data"] == "validation").command()
+            if row["command"] != now:
+                sys.exit(f"{self.rows.path}: {row['method']}, rate {row['lr']}, seed {row['seed']}: the command is\n{row['command']}\n"
+                         f"but bench/tables/{self.name}.py runs\n{now}")
+        if refused := refusals(commands, self.programs):
+            sys.exit(f"{self.name}: " + "\n".join(refused))
 
     def difference(self, runs, baseline):
         """Mean and standard deviation of the differences from the baseline's runs with equal seeds: percent of a loss, points otherwise."""
@@ -235,8 +291,11 @@ class Table:
             count = "" if len(values) == most else f" ({len(values)} {'seed' if len(values) == 1 else 'seeds'}{f', {diverged} diverged' if diverged else ''})"
             first = next(iter(self.methods))
             difference = "" if method == first else self.difference(runs, {seed: Run(self, first, self.choose(first)[1], seed, False) for seed in runs})
-            print(f"| {method} | {mean}{count} | {difference} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")
-        print(f"\n{len(self.rows.rows)} runs, {sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.",
+            note = " ¹" if ZEROPP & set(self.methods[method][1]) else ""
+            print(f"| {method}{note} | {mean}{count} | {difference} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")
+        if any(ZEROPP & set(self.methods[method][1]) for method in started):
+            print(f"\n¹ {ZEROPP_NOTE}")
+        print(f"\n`bench/tables/{self.name}.py`: {len(self.rows.rows)} runs, {sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.",
               f"Not run: {', '.join(sorted(results.keys() - started.keys()))}." if len(started) < len(results) else "")
 
     def plot(self, results):

@@ -72,5 +72,6 @@ arguments = parser.parse_args()
 if not arguments.plot:
     for name in TABLES:
         print_table(name)
+    print("`bench/tables/time_to_accuracy.py`, from the rows of " + ", ".join(f"`{name}.csv`" for name in TABLES) + ".")
 if not arguments.print:
     plot()
