@@ -1,16 +1,17 @@
 // 1-bit Adam (Tang et al. 2021): an Adam warm-up, then frozen variance and one bit of momentum per parameter.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
 
 // Up to step T_w = warmup_steps: Adam on the mean gradient, with decoupled weight decay. Then v is frozen, and
 //   mᵢ = β1·m + (1−β1)·gᵢ from the common m;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
-// v = 0 means that the parameter had no gradient in any uncompressed exchange; then m is set to 0, and only weight
-// decay changes it. With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does,
+// v = 0 means that the parameter had no gradient in the warm-up and before the last refresh; then m is set to 0, and
+// only weight decay changes it. With keep_local_momentum a rank continues from its own mᵢ. bias_correction divides m as Adam does,
 // and v always by 1 − β2^T_w. |m/√v| is limited to update_limit. VarianceFreeze says when the warm-up ends and v is
-// refreshed. float32.
+// refreshed, and LateVariance how v of such parameters is found. float32.
 class OneBitAdam : public Optimizer {
  public:
   struct Options {
@@ -37,7 +38,7 @@ class OneBitAdam : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
   std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:
@@ -45,6 +46,7 @@ class OneBitAdam : public Optimizer {
 
   Options options_;
   VarianceFreeze freeze_;
+  LateVariance late_;
   std::unique_ptr<Optimizer> adam_;  // for the warm-up
   std::vector<StateTensor> m_, v_;     // of adam_
   ErrorFeedbackAllReduce all_reduce_;

@@ -2,6 +2,7 @@
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
@@ -12,8 +13,8 @@ namespace godwit {
 //   ṽ ← β2·ṽ + (1−β2)ĝ², starting from v;  p = m/(√v+ε);  r = p + λx;
 //   f = max (√v+ε)/(√ṽ+ε) over the parameter;  with decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖);
 //   f clamped to [factor_min, factor_max], then to its last value·(1 ± factor_threshold);  x ← x − α·f·c̄·r.
-// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze. |p|
-// is limited to update_limit. float32.
+// bias_correction divides m, v and ṽ as Adam does. The end of the warm-up and refreshes of v: see VarianceFreeze and
+// LateVariance. |p| is limited to update_limit. float32.
 class OneBitLamb : public Optimizer {
  public:
   struct Options {
@@ -44,7 +45,7 @@ class OneBitLamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
   std::vector<StateTensor> state() const override;
 
@@ -55,6 +56,7 @@ class OneBitLamb : public Optimizer {
 
   Options options_;
   VarianceFreeze freeze_;
+  LateVariance late_;
   Lamb lamb_;                                 // for the warm-up
   std::vector<StateTensor> m_, v_, v_fresh_;  // m, v: of lamb_
   std::vector<Tensor> means_, factors_;       // c̄ and f of each bucket, float32 [slots]

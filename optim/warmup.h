@@ -1,6 +1,8 @@
 // What one_bit_adam, zero_one_adam and one_bit_lamb have in common: the options of their warm-up and of their signs,
 // the end of the warm-up, uncompressed means, and texts for the user.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -72,11 +74,11 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient is also exchanged
-// uncompressed. Where v = 0, v̂ becomes ĝ²: the parameter received its first gradient after the warm-up. The other v̂
-// of a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4, because
-// the gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ unchanged. With Refresh::follow the factor is 1
-// − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁ then follows
-// Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
+// uncompressed. Where v = 0, LateVariance gives v̂: the parameter received its first gradient after the warm-up. The
+// other v̂ of a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over their values, the factor is r if r > 4,
+// because the gradients have outgrown v. Otherwise Refresh::outgrown leaves v̂ unchanged. With Refresh::follow the
+// factor is 1 − w + w·r, where w is the weight in Adam's v̂ of the steps since the last refresh, at most 0.5: ‖v̂‖₁
+// then follows Adam's, up or down. The limit of w keeps the gradient of one batch from replacing v̂.
 class VarianceFreeze {
  public:
   enum class Refresh { off, outgrown, follow };  // how v is refreshed
@@ -89,8 +91,11 @@ class VarianceFreeze {
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
   // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
-  // Call for each bucket in a refresh, with the mean gradient ĝ and v before it: the factor on v of each slot.
+  // Call for each bucket in a refresh, with the result of LateVariance::exchange() and v before it: the factor on v of
+  // each slot.
   std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
+  // Divides the squares of LateVariance::exchange() in a refresh.
+  double late_correction() const { return held(step_ - frozen_at_); }
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
   void restore(const std::vector<double>& counters);  // those of a checkpoint
   // What the user should know about the last step: how the warm-up ended. Empty after most steps.
@@ -98,6 +103,7 @@ class VarianceFreeze {
 
  private:
   int64_t refresh_interval() const { return std::max<int64_t>(frozen_at_ / 4, 1); }
+  double held(int64_t steps) const { return 1 - std::pow(beta2_, static_cast<double>(steps)); }
   double refresh_weight() const;
   bool settled();
   std::string unsettled() const;
@@ -117,10 +123,10 @@ class VarianceFreeze {
   std::string event_;
 };
 
-// A refresh of v in a bucket whose own gradient is in bucket.grad: exchanges the mean gradient and updates v as
-// described at VarianceFreeze. v = correction·v̂. Returns the mean gradient.
-Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
-                        DenseWire wire, const std::string& purpose);
+// A refresh of v in a bucket, after `mean` = LateVariance::exchange(), as described at VarianceFreeze. v =
+// correction·v̂.
+void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, const Tensor& mean,
+                      double correction);
 // v ← correction·g² where v is 0, and factor·v elsewhere. `factors`: one per slot; empty: all 1.
 void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,
                    const std::vector<double>& factors = {});

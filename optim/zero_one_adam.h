@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
@@ -14,8 +15,9 @@ class SyncSchedule;
 //   mᵢ ← β1·mᵢ + (1−β1)·gᵢ;  xᵢ ← (1−αλ)xᵢ − α·mᵢ/√(v+ε);  uᵢ ← uᵢ + α·mᵢ
 //   t in T_u:  u = ErrorFeedbackAllReduce(uᵢ);  m ← u/Σα;  x ← x'·Π(1−αλ) − u/√(v+ε);  uᵢ ← 0
 // Σ and Π run over the steps since the last synchronization; x' are the common parameters after it. v = 0 means that
-// the parameter has never received a gradient; then u and m are 0, and only weight decay changes it. Every α must be
-// positive. Between synchronizations the replicas differ. With bias_correction, v is Adam's v̂ for a run in which ĝ² of
+// no exchange of v contained a gradient of the parameter; then u and m are 0, and only weight decay changes it. With
+// refresh_variance, LateVariance gives such a parameter its v in a few steps after T_v; see SyncSchedule. Every α must
+// be positive. Between synchronizations the replicas differ. With bias_correction, v is Adam's v̂ for a run in which ĝ² of
 // each step equals that of the next step in T_v. |m/√v| is limited to update_limit. float32.
 class ZeroOneAdam : public Optimizer {
  public:
@@ -31,8 +33,9 @@ class ZeroOneAdam : public Optimizer {
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l2_rms;
     bool bias_correction = true;             // of v
+    bool refresh_variance = true;            // of values with v = 0, after T_v
     double update_limit = 1;                 // of |m/√v|; 0: none
-    DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
+    DenseWire dense_wire = DenseWire::bf16;  // of T_v's means and of refreshes
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     // T_u and T_v: see optim/sync_schedule.h
     Intervals intervals = Intervals::learning_rate;  // T_u after the warm-up
@@ -54,11 +57,13 @@ class ZeroOneAdam : public Optimizer {
 
   bool synchronized() const override { return sync_; }
   void synchronize(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
+  void restore(const std::vector<double>& counters) override;
   // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1.
   std::vector<StateTensor> state() const override;
 
  private:
   void begin(const StepInfo& step);
+  void refresh(Bucket& bucket, Communicator& comm, const StepInfo& step);
   std::pair<double, double> variance_weights(int64_t step) const;
   void agree(Bucket& bucket, Communicator& comm);
   void apply_agreed(Bucket& bucket);
@@ -66,9 +71,11 @@ class ZeroOneAdam : public Optimizer {
   Options options_;
   std::unique_ptr<SyncSchedule> schedule_;
   std::vector<StateTensor> m_, v_, u_, x_sync_;
+  LateVariance late_;
   ErrorFeedbackAllReduce all_reduce_;
 
   bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v
+  bool refresh_ = false;                 // whether v = 0 was refreshed in the last step
   int64_t since_variance_ = 1;           // steps from the change of v before the last step to that step
   int64_t step_ = 0;
   bool first_ = true;    // step_ is the first step after a synchronization
