@@ -27,8 +27,8 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
       "weight a squared gradient by the number of steps since the previous change of the second moment, and apply "
       "Adam's bias correction");
   list.add("refresh_variance", refresh_variance,
-           "after the last change of the second moments, give those that are still 0 a value in a few steps, which also "
-           "send a tensor with such values uncompressed");
+           "after the last change of the second moments, give those that are still 0 a value in a few steps, in which "
+           "their buckets are also sent uncompressed");
   list.add("intervals", intervals,
            "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
            "halved, doubling every doubling_steps, or always max_interval");
