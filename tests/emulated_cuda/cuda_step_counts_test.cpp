@@ -304,7 +304,7 @@ auto optimizer(const std::string& name) {
   return [name](TextConfig& config) {
     config.optimizer = name == "zero_one_adam, local" ? "zero_one_adam" : name;
     if (name != "adafactor") config.optimizer.set("decay_norm_and_bias", false);
-    test::set_if_known(config.optimizer, "refresh_variance", false);
+    godwit::test::set_if_known(config.optimizer, "refresh_variance", false);
     if (name.starts_with("one_bit")) config.optimizer.set("warmup_steps", 2);
     if (name.starts_with("zero_one")) config.optimizer.set("warmup_steps", 1).set("freeze_step", 1);
     if (name == "zero_one_adam") config.optimizer.set("max_interval", 1);
