@@ -41,6 +41,7 @@ OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Com
       options_(options),
       freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
               options.refresh_variance ? VarianceFreeze::Refresh::follow : VarianceFreeze::Refresh::off, buckets),
+      late_(options.refresh_variance, options.beta2, buckets.size()),
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
@@ -55,9 +56,12 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     dense_mean(*comm.world, bucket.grad, options_.dense_wire, "one_bit_adam/warmup");
     return freeze_.measure(bucket);
   }
-  if (freeze_.refreshes(step.step))
-    refresh_variance(freeze_, bucket, state_of(v_, bucket), variance_correction(), *comm.world, options_.dense_wire,
-                     "one_bit_adam/refresh");
+  const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
+  late_.measure(bucket, v, e);
+  if (freeze_.refreshes(step.step)) {
+    const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "one_bit_adam/refresh");
+    refresh_variance(freeze_, bucket, v, mean, variance_correction());
+  }
   const Tensor& m = state_of(m_, bucket);
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
   const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
@@ -66,7 +70,7 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{{beta, o}},
                 data_ptr<float>(device, z), before, g);
   });
-  all_reduce_.mean(bucket, z, bucket.grad, comm, step.step);
+  late_.mean(all_reduce_, bucket, v, z, bucket.grad, comm, step.step);
 }
 
 // v is this factor times v̂.

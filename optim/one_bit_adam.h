@@ -1,6 +1,7 @@
 // 1-bit Adam (Tang et al. 2021): an Adam warm-up, then frozen variance and one bit of momentum per parameter.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
@@ -9,10 +10,11 @@ namespace godwit {
 //   mᵢ = β1·m + (1−β1)·gᵢ;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
 // - bias_correction divides m by 1 − β1ᵗ and v by 1 − β2^T_w.
 // - |m/(√v + ε)| is limited to update_limit.
-// - Where v = 0, as without a gradient in any uncompressed exchange, m is set to 0, so that only weight decay changes
-//   the parameter.
+// - Where v = 0, as without a gradient in the warm-up and before the last refresh, m is set to 0, so that only weight
+//   decay changes the parameter.
 // - With keep_local_momentum, mᵢ replaces m in the first formula.
-// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. float32.
+// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. LateVariance gives v
+// to values with v = 0. float32.
 class OneBitAdam : public Optimizer {
  public:
   struct Options {
@@ -39,7 +41,7 @@ class OneBitAdam : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
   std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:
@@ -47,6 +49,7 @@ class OneBitAdam : public Optimizer {
 
   Options options_;
   VarianceFreeze freeze_;
+  LateVariance late_;
   std::unique_ptr<Optimizer> adam_;  // for the warm-up
   std::vector<StateTensor> m_, v_;     // of adam_
   ErrorFeedbackAllReduce all_reduce_;

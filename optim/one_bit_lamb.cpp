@@ -60,6 +60,7 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
       options_(options),
       freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
               options.refresh_variance ? VarianceFreeze::Refresh::outgrown : VarianceFreeze::Refresh::off, buckets),
+      late_(options.refresh_variance, options.beta2, buckets.size()),
       lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
       means_(one_per_slot(buckets, 0)),
@@ -79,11 +80,13 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return freeze_.measure(bucket);
   }
   if (step.step == freeze_.frozen_at() + 1) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
+  const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
+  late_.measure(bucket, v, e);
   if (freeze_.refreshes(step.step)) {
-    const Tensor mean =
-        refresh_variance(freeze_, bucket, state_of(v_, bucket), correction(options_.beta2, freeze_.frozen_at()),
-                         *comm.world, options_.dense_wire, "one_bit_lamb/refresh");
-    fill_variance(bucket, state_of(v_fresh_, bucket), mean, correction(options_.beta2, step.step - 1));
+    const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "one_bit_lamb/refresh");
+    refresh_variance(freeze_, bucket, v, mean, correction(options_.beta2, freeze_.frozen_at()));
+    fill_variance(bucket, state_of(v_fresh_, bucket), mean,
+                  correction(options_.beta2, step.step - 1) / freeze_.late_correction());
   }
   on_device(bucket.grad, [&](auto device) {
     float* g = data_ptr<float>(device, bucket.grad);
@@ -91,7 +94,7 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     const one_bit::Average average{static_cast<float>(options_.beta1), static_cast<float>(1 - options_.beta1)};
     update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{average}, g, m, own);
   });
-  all_reduce_.mean(bucket, bucket.grad, bucket.grad, comm, step.step);
+  late_.mean(all_reduce_, bucket, v, bucket.grad, bucket.grad, comm, step.step);
 }
 
 void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {

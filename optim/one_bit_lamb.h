@@ -2,6 +2,7 @@
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
@@ -16,7 +17,8 @@ namespace godwit {
 // - Where v = 0, m is set to 0.
 // - For a parameter with weight decay, f ← f·q + 1 − q, q = min(1, ‖p‖/‖r‖).
 // - f is then clamped to [factor_min, factor_max], and to its last value·(1 ± factor_threshold).
-// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. float32.
+// VarianceFreeze determines T_w, at most warmup_steps, and the steps that refresh v. LateVariance gives v
+// to values with v = 0. float32.
 class OneBitLamb : public Optimizer {
  public:
   struct Options {
@@ -47,7 +49,7 @@ class OneBitLamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor": one value per parameter, at its first element.
   std::vector<StateTensor> state() const override;
 
@@ -58,6 +60,7 @@ class OneBitLamb : public Optimizer {
 
   Options options_;
   VarianceFreeze freeze_;
+  LateVariance late_;
   Lamb lamb_;                                 // for the warm-up
   std::vector<StateTensor> m_, v_, v_fresh_;  // m, v: of lamb_
   std::vector<Tensor> means_, factors_;       // c̄ and f of each bucket, float32 [slots]

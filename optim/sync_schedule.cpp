@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "optim/late_variance.h"
+
 namespace godwit {
 
 using Intervals = ZeroOneAdam::Intervals;
@@ -68,7 +70,9 @@ void SyncSchedule::advance(int64_t step) {
 SyncSchedule::Step SyncSchedule::at(int64_t step) {
   check(step > last_sync_, "zero_one_adam: step ", step, " after step ", last_sync_, "; steps must ascend");
   advance(step);
-  return {step == next_sync_, step == next_variance_ && step <= last_variance_, step - before_variance_};
+  const bool refresh = step == last_sync_ + 1 && step > last_variance_ &&
+                       has_refresh(last_variance_, std::max<int64_t>(last_variance_ / 16, 1), step, next_sync_);
+  return {step == next_sync_, step == next_variance_ && step <= last_variance_, refresh, step - before_variance_};
 }
 
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {

@@ -15,12 +15,15 @@ namespace godwit {
 // T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if
 // variance_interval is not 0. T_v ends after freeze_step or, if freeze_step is 0, with the first gap above 1. The
 // variance changes only in the first step of a sync interval, so that one v serves the whole interval.
+// Refreshes of v = 0, after T, the last step of T_v: the first step of each interval with a step T + h·(2ʲ − 1), j = 1,
+// 2, …, h = max(⌊T/16⌋, 1).
 class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
   struct Step {              // sets to which a step belongs
     bool sync, variance;     // in T_u, in T_v
+    bool refresh;            // of v = 0
     int64_t since_variance;  // steps since the last element of T_v before this step, or since step 0
   };
   Step at(int64_t step);  // call in ascending order of steps

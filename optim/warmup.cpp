@@ -8,6 +8,7 @@
 #include "engine/data_ptr.h"
 #include "engine/update_each.h"
 #include "optim/clip.h"
+#include "optim/late_variance.h"
 #include "optim/kernels/one_bit_kernels.h"
 
 namespace godwit {
@@ -62,15 +63,12 @@ bool VarianceFreeze::warming_up(int64_t step) {
 }
 
 bool VarianceFreeze::refreshes(int64_t step) const {
-  if (refresh_ == Refresh::off || frozen_at_ == 0) return false;
-  const int64_t h = refresh_interval(), after = step - frozen_at_;
-  return after > 0 && after % h == 0 && ((after / h + 1) & (after / h)) == 0;  // after/h is 2ʲ − 1
+  return refresh_ != Refresh::off && frozen_at_ > 0 && has_refresh(frozen_at_, refresh_interval(), step, step);
 }
 
 // The weight in Adam's v̂ of the steps since the last refresh before step_, or since the end of the warm-up.
 double VarianceFreeze::refresh_weight() const {
   const int64_t h = refresh_interval(), before = frozen_at_ + ((step_ - frozen_at_) / h - 1) / 2 * h;
-  const auto held = [&](int64_t steps) { return 1 - std::pow(beta2_, static_cast<double>(steps)); };
   return held(step_ - before) / held(step_);
 }
 
@@ -83,7 +81,7 @@ void VarianceFreeze::measure(const Bucket& bucket) {
 }
 
 std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v) {
-  const double correction = 1 - std::pow(beta2_, static_cast<double>(frozen_at_));
+  const double correction = held(frozen_at_);
   const double weight = refresh_ == Refresh::follow ? std::min(refresh_weight(), kLargestWeight) : 0;
   const std::vector<double> all = squares_of_slots(bucket, g);
   const Tensor masked = g.clone();
@@ -99,17 +97,15 @@ std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g
     if (!std::isfinite(ratio)) factors[s] = 1;
     else factors[s] = ratio > kOutgrown ? std::min(ratio, kLargestFactor) : 1 - weight + weight * ratio;
     norm *= factors[s];
-    if (std::isfinite(all[s])) norm += correction * (all[s] - squares);
+    if (std::isfinite(all[s])) norm += correction / late_correction() * (all[s] - squares);
   }
   return factors;
 }
 
-Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
-                        DenseWire wire, const std::string& purpose) {
-  const Tensor mean = bucket.grad.clone();
-  dense_mean(world, mean, wire, purpose);
-  fill_variance(bucket, v, mean, correction, freeze.growth(bucket, mean, v));
-  return mean;
+void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, const Tensor& mean,
+                      double correction) {
+  const std::vector<double> factors = freeze.growth(bucket, mean, v);
+  fill_variance(bucket, v, mean, correction / freeze.late_correction(), factors);
 }
 
 void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,

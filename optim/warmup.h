@@ -1,6 +1,8 @@
 // Shared by one_bit_adam, zero_one_adam and one_bit_lamb: options of the warm-up and of signs, the end of the warm-up,
 // uncompressed means, and texts for the user.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -73,8 +75,8 @@ void check_warmup_given(const std::string& name, double fraction, int64_t warmup
 // ‖ĝ‖², so no pass over v is needed. All ranks have the same mean gradient ĝ and decide alike.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient ĝ is also exchanged
-// uncompressed. Where v = 0, because the first gradient came after the warm-up, v̂ ← ĝ². The other values of a tensor
-// are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over these values, the factor is
+// uncompressed. Where v = 0, because the first gradient came after the warm-up, LateVariance gives v̂. The other values
+// of a tensor are multiplied by one factor. With r = ‖ĝ‖²/‖v̂‖₁ over these values, the factor is
 //   r              if r > 4, because the gradients have outgrown v;  otherwise
 //   1              with Refresh::outgrown
 //   1 − w + w·r    with Refresh::follow, so that ‖v̂‖₁ follows Adam's, up or down
@@ -92,8 +94,11 @@ class VarianceFreeze {
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
   // Call for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
-  // Returns the factor on v of each slot. Call for each bucket in a refresh, with the mean gradient ĝ and the old v.
+  // Returns the factor on v of each slot. Call for each bucket in a refresh, with the result of
+  // LateVariance::exchange() and the old v.
   std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
+  // Divides the squares of LateVariance::exchange() in a refresh.
+  double late_correction() const { return held(step_ - frozen_at_); }
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
   void restore(const std::vector<double>& counters);  // sets the numbers of a checkpoint
   // After the end of the warm-up, one line for the user with the reason; empty after other steps.
@@ -101,6 +106,7 @@ class VarianceFreeze {
 
  private:
   int64_t refresh_interval() const { return std::max<int64_t>(frozen_at_ / 4, 1); }
+  double held(int64_t steps) const { return 1 - std::pow(beta2_, static_cast<double>(steps)); }
   double refresh_weight() const;
   bool settled();
   std::string unsettled() const;
@@ -120,10 +126,9 @@ class VarianceFreeze {
   std::string event_;
 };
 
-// Collective: exchanges the mean of bucket.grad and refreshes v = correction·v̂ as VarianceFreeze describes. Returns
-// the mean gradient.
-Tensor refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, double correction, Group& world,
-                        DenseWire wire, const std::string& purpose);
+// Refreshes v = correction·v̂ of a bucket as VarianceFreeze describes. `mean`: result of LateVariance::exchange().
+void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, const Tensor& mean,
+                      double correction);
 // v ← correction·g² where v is 0, and factor·v elsewhere. `factors`: one per slot; empty: all 1.
 void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,
                    const std::vector<double>& factors = {});

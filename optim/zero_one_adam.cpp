@@ -26,6 +26,9 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
       "bias_correction", bias_correction,
       "weight a squared gradient by the number of steps since the previous change of the second moment, and apply "
       "Adam's bias correction");
+  list.add("refresh_variance", refresh_variance,
+           "after the last change of the second moments, give those that are still 0 a value in a few steps, in which "
+           "their buckets are also sent uncompressed");
   list.add("intervals", intervals,
            "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
            "halved, doubling every doubling_steps, or always max_interval");
@@ -72,6 +75,7 @@ ZeroOneAdam::ZeroOneAdam(const Options& options, const Buckets& buckets, const C
       m_(state_like(buckets, "m")),
       v_(state_like(buckets, "v")),
       u_(state_like(buckets, "u")),
+      late_(options.refresh_variance, options.beta2, buckets.size()),
       all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_in_steps(kName, options.warmup_fraction, options.warmup_steps);
   schedule_ = std::make_unique<SyncSchedule>(options);
@@ -87,7 +91,7 @@ void ZeroOneAdam::begin(const StepInfo& step) {
   if (first_) rate_sum_ = 0, keep_ = 1;
   step_ = step.step;
   const SyncSchedule::Step now = schedule_->at(step.step);
-  sync_ = now.sync, variance_ = now.variance, since_variance_ = now.since_variance;
+  sync_ = now.sync, variance_ = now.variance, refresh_ = now.refresh, since_variance_ = now.since_variance;
   rate_sum_ += step.lr;
   keep_ *= 1 - step.lr * options_.weight_decay;
 }
@@ -107,6 +111,7 @@ std::pair<double, double> ZeroOneAdam::variance_weights(int64_t step) const {
 
 void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   begin(step);
+  if (step.step > schedule_->last_variance()) refresh(bucket, comm, step);
   const auto r = [](double value) { return static_cast<float>(value); };
   Tensor mean;
   if (variance_ && first_) {
@@ -129,9 +134,22 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
   if (sync_) agree(bucket, comm);
 }
 
+// Measures the second moments of values with v = 0, and sets v in a refresh.
+void ZeroOneAdam::refresh(Bucket& bucket, Communicator& comm, const StepInfo& step) {
+  const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
+  const int64_t after = step.step - schedule_->last_variance();
+  if (after == 1) late_.begin(bucket, v, e);
+  late_.measure(bucket, v, e);
+  if (!refresh_ || !late_.any(bucket, v)) return;
+  const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "zero_one_adam/refresh");
+  fill_variance(bucket, v, mean, 1 / late_correction(options_.beta2, after));
+}
+
 void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
   const Tensor& u = state_of(u_, bucket);
-  all_reduce_.mean(bucket, u, u, comm, step_);
+  const bool frozen = step_ > schedule_->last_variance();
+  if (frozen) late_.mean(all_reduce_, bucket, state_of(v_, bucket), u, u, comm, step_);
+  else all_reduce_.mean(bucket, u, u, comm, step_);
 }
 
 void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
@@ -171,6 +189,13 @@ void ZeroOneAdam::synchronize(Buckets& buckets, Communicator& comm) {
     apply_agreed(bucket);
   }
   sync_ = true;
+}
+
+// Checkpoints are saved after synchronizations.
+void ZeroOneAdam::restore(const std::vector<double>&) {
+  schedule_ = std::make_unique<SyncSchedule>(options_);
+  sync_ = true, step_ = 0;
+  late_.forget();
 }
 
 std::vector<StateTensor> ZeroOneAdam::state() const {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/late_variance.h"
 #include "optim/warmup.h"
 
 namespace godwit {
@@ -18,7 +19,7 @@ class SyncSchedule;
 //   the weight of one ĝ² is limited.
 // - |m/√(v+ε)| is limited to update_limit.
 // - Where v = 0, as without a gradient in any step of T_v, u and m count as 0, so that only weight decay changes the
-//   parameter.
+//   parameter. With refresh_variance, LateVariance gives such a value its v in a few steps after T_v (SyncSchedule).
 // Every α must be positive. Between synchronizations the replicas differ. float32.
 class ZeroOneAdam : public Optimizer {
  public:
@@ -34,8 +35,9 @@ class ZeroOneAdam : public Optimizer {
     int64_t warmup_steps = 0;       // T_w, if not 0
     SignScale sign_scale = SignScale::l2_rms;
     bool bias_correction = true;             // of v
+    bool refresh_variance = true;            // of values with v = 0, after T_v
     double update_limit = 1;                 // of |m/√v|; 0: none
-    DenseWire dense_wire = DenseWire::bf16;  // of T_v's means
+    DenseWire dense_wire = DenseWire::bf16;  // of T_v's means and of refreshes
     int64_t block_size = 4096;  // values per scale; 0: one per parameter; −1: one for all that a rank sends
     // T_u and T_v: see optim/sync_schedule.h
     Intervals intervals = Intervals::learning_rate;  // T_u after the warm-up
@@ -57,11 +59,13 @@ class ZeroOneAdam : public Optimizer {
 
   bool synchronized() const override { return sync_; }
   void synchronize(Buckets& buckets, Communicator& comm) override;  // as if the last step were in T_u
+  void restore(const std::vector<double>& counters) override;
   // "m", "v", "u", "e", "server_e"; "x_sync" if an interval is above 1.
   std::vector<StateTensor> state() const override;
 
  private:
   void begin(const StepInfo& step);
+  void refresh(Bucket& bucket, Communicator& comm, const StepInfo& step);
   std::pair<double, double> variance_weights(int64_t step) const;
   void agree(Bucket& bucket, Communicator& comm);
   void apply_agreed(Bucket& bucket);
@@ -69,9 +73,11 @@ class ZeroOneAdam : public Optimizer {
   Options options_;
   std::unique_ptr<SyncSchedule> schedule_;
   std::vector<StateTensor> m_, v_, u_, x_sync_;
+  LateVariance late_;
   ErrorFeedbackAllReduce all_reduce_;
 
   bool sync_ = true, variance_ = false;  // whether the last step was in T_u, in T_v
+  bool refresh_ = false;                 // whether v = 0 was refreshed in the last step
   int64_t since_variance_ = 1;           // steps from the change of v before the last step to that step
   int64_t step_ = 0;
   bool first_ = true;    // step_ is the first step after a synchronization

@@ -35,6 +35,7 @@ class ErrorFeedbackAllReduce {
   // padding is unchanged. Throws, naming step and parameter, if a value of z or a scale is not finite.
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
+  const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // δᵢ of the bucket
   std::vector<StateTensor> state() const;  // "e" of all values; "server_e" of the owned segment
 
  private:

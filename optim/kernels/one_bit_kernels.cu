@@ -9,6 +9,8 @@ namespace godwit {
 
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::WhereNotZero, float*, const float*,
                           const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::WhereZero, float*, const float*, const float*);
+template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LateMoment, float*, const float*, const float*);
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::VarianceRefresh, float*, const float*);
 template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::MomentumUpdate, float*, const float*,
                           const float*);

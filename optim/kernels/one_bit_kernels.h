@@ -33,6 +33,22 @@ struct WhereNotZero {
   GODWIT_INLINE void operator()(int64_t, float& to, float g, float v) const { to = v == 0 ? 0.0f : g; }
 };
 
+// to ← from where v = 0, or its root. A saved `e` of another version may be negative.
+struct WhereZero {
+  bool root;
+  GODWIT_INLINE void operator()(int64_t, float& to, float from, float v) const {
+    if (v == 0) to = root ? std::sqrt(std::max(from, 0.0f)) : from;
+  }
+};
+
+// A rank's own second moment, held in e where v = 0.
+struct LateMoment {
+  Average average;
+  GODWIT_INLINE void operator()(int64_t, float& e, float g, float v) const {
+    if (v == 0) e = average(e, g * g);
+  }
+};
+
 // A later update of a frozen v = correction·v̂: v̂ ← g² where it is 0, factor·v̂ elsewhere.
 struct VarianceRefresh {
   float factor, correction;

@@ -341,6 +341,30 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
   });
 }
 
+TEST_F(CudaOptimizers, LateMomentsMatchTheCpuBitForBit) {
+  on_gpu([&] {
+    for (const Range& range : kRanges) {
+      auto e = random_values<float>(range.n, 1), to = random_values<float>(range.n, 2);
+      const auto g = random_values<float>(range.n, 3);
+      auto v = sizes_of(random_values<float>(range.n, 4));
+      for (size_t i = 0; i < v.size(); i += 3) v[i] = 0;
+      const There<float> on_e(e), on_to(to), on_g(g), on_v(v);
+      const auto update = [&](auto where, float* moments, float* root, const float* gradient, const float* variance) {
+        const one_bit::LateMoment late{{0.9f, static_cast<float>(1 - 0.9)}};
+        update_each(where, "late", range.begin, range.end, late, moments, gradient, variance);
+        for (const bool roots : {false, true})
+          update_each(where, "late", range.begin, range.end, one_bit::WhereZero{roots}, root,
+                      static_cast<const float*>(moments), variance);
+      };
+      update(Cpu{}, e.data(), to.data(), g.data(), v.data());
+      update(device(), on_e.data(), on_to.data(), static_cast<const float*>(on_g.data()),
+             static_cast<const float*>(on_v.data()));
+      expect_same(on_e, e, "e");
+      expect_same(on_to, to, "roots");
+    }
+  });
+}
+
 // x and base are the same array or two arrays.
 TEST_F(CudaOptimizers, ZeroOneAdamsSynchronizationMatchesTheCpuBitForBit) {
   on_gpu([&] {

@@ -44,6 +44,19 @@ TEST_F(CudaMethods, TrainingMatchesTheCpuBitForBit) {
   expect_same({.optimizer = "one_bit_adam", .topology = {8, 1}});
 }
 
+// Values get their second moment after v is frozen.
+TEST_F(CudaMethods, LateGradientsMatchTheCpu) {
+  for (const char* optimizer : {"one_bit_adam", "one_bit_lamb", "zero_one_adam"}) {
+    MethodPlan plan{.optimizer = optimizer, .gradients = {1, 2, 3, 4, 5, 6, 7}, .late = 4};
+    plan.change = [](DataParallelOptions& o) {
+      o.optimizer.set("warmup_steps", 2);
+      test::set_if_known(o.optimizer, "warmup", "fixed");
+      if (o.optimizer.has("intervals")) o.optimizer.set("intervals", "fixed").set("max_interval", 2);
+    };
+    expect_same(plan);
+  }
+}
+
 TEST_F(CudaMethods, ClippingAccumulationAndSkippingMatchTheCpu) {
   for (const std::string& optimizer : kOptimizers) {
     MethodPlan plan{.optimizer = optimizer};

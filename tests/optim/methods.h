@@ -23,6 +23,7 @@ struct MethodPlan {
   std::vector<int64_t> sizes{40, 700, 64, 256};
   std::vector<int> gradients{1, 2, 3};  // index of the gradient of each step; 0: the first one with a bad value
   double bad = 0;                       // the bad value: element 5 of 'p1' on rank 2
+  int late = 0;           // gradients up to this index are 0 at elements 3 modulo 7
   bool skip = false, tied = false;      // tied: every parameter has a second name
   double clip = 0, lr = 1e-3;
   std::optional<double> weight_decay{};
@@ -54,7 +55,7 @@ struct MethodOutcome {
 };
 
 // A chain with one node per parameter, so that gradients arrive one after another.
-inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad) {
+inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad, int late) {
   Var y(Tensor::full({1}, 1), true);
   for (size_t p = 0; p < vars.size(); ++p)
     y = Var::result(Tensor::full({1}, 1), {y, vars[p]}, [=, dy_before = y.gradient(), d = vars[p].gradient()](const Tensor& dy) {
@@ -64,6 +65,7 @@ inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, dou
       for (int64_t i = 0; i < g.numel(); ++i)
         g.data<float>()[i] = seed * 1e-4f *
                              (to_unit(random_word(9, i, step, Purpose::test, static_cast<uint32_t>(rank))) - 0.4f);
+      for (int64_t i = 3; late > 0 && gradient <= late && i < g.numel(); i += 7) g.data<float>()[i] = 0;
       if (gradient == 0 && rank == 2 && p == 1) g.data<float>()[5] = static_cast<float>(bad);
       there.copy_from(g);
       d.add(there);
@@ -122,7 +124,8 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
     const int64_t calls = comm.stats->total().calls;
     for (const int gradient : plan.gradients) {
       replica.begin_step(plan.lr, plan.micro_batches);
-      for (int i = 0; i < plan.micro_batches; ++i) replica.backward(method_loss(vars, comm.rank, gradient, plan.bad));
+      for (int i = 0; i < plan.micro_batches; ++i)
+        replica.backward(method_loss(vars, comm.rank, gradient, plan.bad, plan.late));
       EXPECT_EQ(replica.finish_step(), gradient > 0);
       note();
       if (plan.after_step) plan.after_step(replica, comm);

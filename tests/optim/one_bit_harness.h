@@ -90,7 +90,7 @@ struct Settings {
     };
     read("lr", lr), read("weight_decay", weight_decay), read("decay_norm_and_bias", decay_norm_and_bias);
     read("beta1", beta1), read("beta2", beta2), read("eps", eps);
-    read("bias_correction", bias_correction), read("keep_local_momentum", keep_local_momentum);
+    read("bias_correction", bias_correction), read("refresh_variance", refresh_variance), read("keep_local_momentum", keep_local_momentum);
     read("kappa", kappa), read("warmup_steps", warmup_steps), read("block_size", block_size), read("update_limit", update_limit);
     read("min_coeff", min_coeff), read("max_coeff", max_coeff), read("coeff_beta", coeff_beta);
     read("factor_min", factor_min), read("factor_max", factor_max), read("factor_threshold", factor_threshold);
@@ -98,6 +98,7 @@ struct Settings {
   }
   double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0;
   bool decay_norm_and_bias = true, bias_correction = false, keep_local_momentum = false, root_mean_square = false;
+  bool refresh_variance = false;
   int64_t warmup_steps = std::numeric_limits<int64_t>::max();  // infinite for lamb, which never compresses
   int64_t block_size = 4096;
   double update_limit = 0, kappa = 0;
@@ -222,6 +223,7 @@ class ZeroOneAdamServer : public Server<T> {
         x(static_cast<size_t>(this->world_), this->start_),
         m(x.size(), Values(this->d_)),
         u(m),
+        late(m),
         common(this->start_),
         v(this->d_),
         schedule_(plan.config.as<ZeroOneAdam::Options>()) {}
@@ -242,6 +244,24 @@ class ZeroOneAdamServer : public Server<T> {
       for (size_t j = 0; j < this->d_; ++j) this->average(v[j], T(kept), T(weight), all[j] * all[j]);
       last_change_ = t;
     }
+    // After T_v: each rank's second moment where v is 0, from which refreshes make v
+    const int64_t after = t - schedule_.last_variance();
+    const bool frozen = this->settings_.refresh_variance && after > 0;
+    for (size_t i = 0; frozen && i < x.size(); ++i)
+      for (size_t j = 0; j < this->d_; ++j)
+        if (v[j] == 0) this->average(late[i][j], this->beta2, this->o2, g[i][j] * g[i][j]);
+    if (frozen && set.refresh) {
+      std::vector<Values> roots = late;
+      for (Values& of_rank : roots)
+        for (T& value : of_rank) value = std::sqrt(value);
+      const Values all = this->mean(roots);
+      const T correction = T(1 / (1 - std::pow(this->settings_.beta2, static_cast<double>(after))));
+      for (size_t j = 0; j < this->d_; ++j) {
+        if (v[j] != 0) continue;
+        v[j] = correction * (all[j] * all[j]);
+        for (size_t i = 0; i < x.size(); ++i) late[i][j] = this->signs.e[i][j] = 0;
+      }
+    }
     for (size_t i = 0; i < x.size(); ++i)
       for (size_t j = 0; j < this->d_; ++j) {
         this->average(m[i][j], this->beta1, this->o1, g[i][j]);
@@ -252,8 +272,17 @@ class ZeroOneAdamServer : public Server<T> {
     rate_sum_ += lr;
     product_ *= 1 - lr * this->settings_.weight_decay;
     mean_x = this->mean(x), local_x = x;
+    // Where v is 0, the errors are not used.
+    const auto replace_errors = [&](bool by_late) {
+      for (size_t i = 0; frozen && i < x.size(); ++i)
+        for (size_t j = 0; j < this->d_; ++j)
+          if (v[j] == 0) this->signs.e[i][j] = by_late ? late[i][j] : 0;
+    };
+    replace_errors(true);
     if (!set.sync && !sync_too) return;
+    replace_errors(false);
     Values agreed = this->signs.mean(u, this->of, this->slack);
+    replace_errors(true);
     for (size_t j = 0; j < this->d_; ++j) {
       if (v[j] == 0) agreed[j] = 0;
       const T change = this->limited(agreed[j] / std::sqrt(v[j] + this->eps), T(rate_sum_) * this->limit);
@@ -266,7 +295,7 @@ class ZeroOneAdamServer : public Server<T> {
     }
     rate_sum_ = 0, product_ = 1;
   }
-  std::vector<Values> x, m, u;
+  std::vector<Values> x, m, u, late;
   Values common, v;
   Values mean_x;                // over the ranks, before a synchronization
   std::vector<Values> local_x;  // of each rank, before a synchronization

@@ -129,6 +129,72 @@ TEST(ZeroOneAdam, MatchesTheParameterServerForEveryPolicy) {
   }
 }
 
+// Gradients that begin after T_v, which ends at step 60: of every 11th element in step 70, and of another every 17
+// steps on one rank. Others stay 0.
+double late_gradient(int rank, int64_t step, int64_t element, double x) {
+  if (element % 11 == 3 && step < 70) return 0;
+  if (element % 11 == 5 && (step < 61 || step % 17 != 0 || rank != 0)) return 0;
+  return element % 11 == 7 ? 0 : test::noisy_gradient(rank, step, 11 * element, x);
+}
+
+TEST(ZeroOneAdam, LateGradientsMatchTheParameterServer) {
+  for (const Topology topology : {Topology{1, 1}, {3, 1}, {2, 2}})
+    for (const int64_t block : {1, 32}) {
+      Plan plan = plan_of("zero_one_adam", topology);
+      plan.config.set("refresh_variance", true).set("block_size", block);
+      plan.gradient = late_gradient;
+      compare_zero_one_adam(plan);
+      compare_zero_one_adam(plan, [](int64_t t) { return t % 35 == 0; });
+    }
+}
+
+TEST(ZeroOneAdam, ValuesWithLateGradientsTrainWithRefreshesOnly) {
+  Plan plan = plan_of("zero_one_adam", {3, 1});
+  plan.config.set("weight_decay", 0).set("block_size", 1);
+  plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
+    return late_gradient(rank, step, element, x) == 0 ? 0 : 0.1;
+  };
+  const EachRank without = test::train_each(plan);
+  plan.config.set("refresh_variance", true);
+  const EachRank with = test::train_each(plan);
+  const Vector &v = with.state.at({"v", 0}), &frozen = without.state.at({"v", 0});
+  for (size_t j = 0; j < v.size(); ++j) {
+    const bool late = j % 11 == 3 || j % 11 == 5;
+    const double start = test::start_value(static_cast<int64_t>(j));
+    EXPECT_EQ(with.state.at({"v", 1})[j], v[j]);
+    if (late || j % 11 == 7) {
+      EXPECT_EQ(frozen[j], 0);
+      EXPECT_EQ(without.x[0].back()[j], start);
+      EXPECT_EQ(v[j] > 0, late) << j;
+      if (late) EXPECT_LT(with.x[0].back()[j], start - 1e-3) << j;
+      else EXPECT_EQ(with.x[0].back()[j], start) << j;
+    } else {
+      EXPECT_EQ(v[j], frozen[j]) << "v of other values stays frozen";
+    }
+    // Step 81 is the first refresh after step 70: 12 of 21 gradients, of all ranks.
+    const double of_third = 0.01 * (1 - std::pow(0.999, 12)) / (1 - std::pow(0.999, 21));
+    EXPECT_NEAR(j % 11 == 3 ? v[j] : of_third, of_third, 1e-7) << j;
+    // Step 69 is the first refresh after step 68: one of 9 gradients, of one of three ranks.
+    const double of_fifth = 0.01 / 9 * 0.001 * 0.999 / (1 - std::pow(0.999, 9));
+    EXPECT_NEAR(j % 11 == 5 ? v[j] : of_fifth, of_fifth, 1e-9) << j;
+  }
+}
+
+// Without values with v = 0, refresh_variance changes neither bits nor traffic.
+TEST(ZeroOneAdam, RefreshesOfTrainedValuesAreNothing) {
+  Plan plan = plan_of("zero_one_adam", {2, 2});
+  plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
+    return test::noisy_gradient(rank, step, 11 * element, x);
+  };
+  const EachRank without = test::train_each(plan);
+  plan.config.set("refresh_variance", true);
+  const EachRank with = test::train_each(plan);
+  EXPECT_EQ(with.x, without.x);
+  EXPECT_EQ(with.state, without.state);
+  EXPECT_EQ(with.stats[0].size(), without.stats[0].size());
+  for (const auto& [phase, count] : with.stats[0]) EXPECT_EQ(count.calls, without.stats[0].at(phase).calls) << phase;
+}
+
 void compare_lamb(const Plan& plan) {
   SCOPED_TRACE(testing::Message() << plan.config.name() << ", " << plan.topology.nodes << " x "
                                   << plan.topology.workers_per_node);

@@ -107,5 +107,30 @@ TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
       << "16 consecutive steps, then every second step up to 22";
 }
 
+// After T_v, which ends at step 45,178, refreshes are at h·1, h·3, h·7, …, h = 2,823, or at the first step of the interval.
+TEST(SyncSchedule, RefreshesBeginIntervalsAndDoubleTheirDistance) {
+  SyncSchedule schedule({.warmup_steps = 12'500, .intervals = kDoubling, .doubling_steps = 32'678});
+  const int64_t end = schedule.last_variance();
+  EXPECT_EQ(end, 45'178);
+  std::vector<int64_t> refreshes;
+  bool first = true;
+  for (int64_t t = 1; t <= 153'000; ++t) {
+    const SyncSchedule::Step step = schedule.at(t);
+    if (step.refresh) {
+      EXPECT_TRUE(first && !step.variance) << t;
+      refreshes.push_back(t - end);
+    }
+    first = step.sync;
+  }
+  ASSERT_EQ(refreshes.size(), 5u);
+  for (size_t j = 0; j < refreshes.size(); ++j) {
+    const int64_t due = 2823 * ((int64_t{2} << j) - 1);
+    EXPECT_LE(refreshes[j], due);
+    EXPECT_GT(refreshes[j], due - 16) << "an interval has at most 16 steps";
+  }
+  SyncSchedule always({.warmup_steps = 5, .max_interval = 1});
+  for (int64_t t = 1; t <= 1000; ++t) EXPECT_FALSE(always.at(t).refresh) << "T_v does not end";
+}
+
 }  // namespace sync_schedule_test
 }  // namespace godwit

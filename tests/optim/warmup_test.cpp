@@ -9,14 +9,15 @@
 #include <utility>
 
 #include "comm/transport/local.h"
+#include "optim/late_variance.h"
 
 namespace godwit {
 namespace warmup_test {
 
 using Refresh = VarianceFreeze::Refresh;
 
-// One parameter of four values: v̂ after each of two refreshes, in steps 25 and `last` with the gradients `first` and
-// `second`, after a warm-up of 20 steps with the gradient `warm`.
+// One parameter of four values: v̂ after each of two refreshes, in steps 25 and `last`, after a warm-up of 20 steps with
+// the gradient `warm`. The gradient is `first` up to step 25 and then `second`.
 std::vector<double> refreshed(const std::array<double, 4>& warm, const std::array<double, 4>& first,
                               const std::array<double, 4>& second, int64_t last = 35,
                               Refresh refresh = Refresh::follow) {
@@ -38,11 +39,16 @@ std::vector<double> refreshed(const std::array<double, 4>& warm, const std::arra
       }
     }
     const double correction = 1 - std::pow(0.999, 20);
-    for (const auto& [step, g] : {std::pair(int64_t{25}, first), std::pair(last, second)}) {
+    LateVariance late(true, 0.999, 1);
+    const Tensor e = Tensor::zeros({bucket.numel});
+    for (int64_t step = 21; step <= last; ++step) {
       EXPECT_FALSE(freeze.warming_up(step));
-      EXPECT_TRUE(freeze.refreshes(step));
-      set(g);
-      refresh_variance(freeze, bucket, v, correction, *comm.world, DenseWire::f32, "refresh");
+      set(step <= 25 ? first : second);
+      late.measure(bucket, v, e);
+      if (!freeze.refreshes(step)) continue;
+      const Tensor mean = late.exchange(bucket, v, e, *comm.world, DenseWire::f32, "refresh");
+      if (step != 25 && step != last) continue;
+      refresh_variance(freeze, bucket, v, mean, correction);
       for (size_t j = 0; j < 4; ++j) all.push_back(static_cast<double>(v.data<float>()[j]) / correction);
     }
   });
@@ -54,9 +60,11 @@ void expect_near(const std::vector<double>& is, const std::vector<double>& expec
   for (size_t i = 0; i < is.size(); ++i) EXPECT_NEAR(is[i], expected[i], 1e-4 * expected[i]) << i;
 }
 
-// v̂ of a value is its ĝ² after its first gradient; the change of a tensor is measured where v was not 0.
+// v̂ of a value with its first gradient after the warm-up is Adam's for a run that begins there; the change of a tensor
+// is measured where v was not 0.
 TEST(Refresh, MeasuresTheChangeWhereTheSecondMomentIsNotZero) {
-  expect_near(refreshed({1, 1, 0, 0}, {1, 1, 50, 0}, {1, 1, 50, 2}), {1, 1, 2500, 0, 1, 1, 2500, 4});
+  const double late = 4 * (1 - std::pow(0.999, 10)) / (1 - std::pow(0.999, 15));
+  expect_near(refreshed({1, 1, 0, 0}, {1, 1, 50, 0}, {1, 1, 50, 2}), {1, 1, 2500, 0, 1, 1, 2500, late});
   expect_near(refreshed({0, 0, 0, 0}, {1, 1, 1, 1}, {10, 10, 10, 10}), {1, 1, 1, 1, 100, 100, 100, 100});
 }
 
@@ -85,6 +93,18 @@ TEST(Refresh, OneBatchCannotReplaceTheSecondMoment) {
 TEST(Refresh, OutgrownSecondMomentsAloneMayChange) {
   expect_near(refreshed({1, 1, 1, 1}, {0.5, 0.5, 0.5, 0.5}, {3, 3, 3, 3}, 35, Refresh::outgrown),
               {1, 1, 1, 1, 9, 9, 9, 9});
+}
+
+TEST(Refresh, StepsDoubleTheirDistance) {
+  std::vector<int64_t> steps;
+  for (int64_t step = 1; step <= 200; ++step)
+    if (has_refresh(20, 5, step, step)) steps.push_back(step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{25, 35, 55, 95, 175}));
+  EXPECT_TRUE(has_refresh(20, 5, 90, 95));
+  EXPECT_TRUE(has_refresh(20, 5, 95, 110));
+  EXPECT_TRUE(has_refresh(20, 5, 1, 1'000'000));
+  EXPECT_FALSE(has_refresh(20, 5, 56, 94));
+  EXPECT_FALSE(has_refresh(20, 5, 1, 24));
 }
 
 // The criterion on squared norms that are given directly.
