@@ -10,7 +10,8 @@ void attention_forward_mma(Cuda device, const AttentionTensors& t, const Attenti
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                             const AttentionGradients& d);
 
-// Parts of these two for wide heads: forward for widths above 64, the gradients of q, k and v for widths above 32.
+// Used by these two: forward for widths above 64, and the gradients of q, k and v for widths above 32.
+// delta [batch, heads, queries] = Σ d_out · out.
 void attention_forward_parts(Cuda device, const AttentionTensors& t, const AttentionOptions& options);
 void attention_backward_parts(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                               const AttentionGradients& d, const float* delta);

@@ -273,6 +273,7 @@ TEST_F(CudaAttention, GradientsDropTheSameElementsAsTheCpu) {
     }
 }
 
+// The tests cuda_races_* repeat this one: several blocks and tiles of every kernel on tensor cores.
 TEST_F(CudaAttention, IsReproducible) {
   for (const Sizes& s : {Sizes{1, 66, 70, 1, 64}, {1, 130, 130, 1, 32}, {1, 66, 70, 1, 128}})
     for (const DType dtype : kTypes) {
