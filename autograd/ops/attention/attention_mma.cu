@@ -1,37 +1,20 @@
 // Each warp keeps its own rows and their sums in registers. The other operand is loaded tile by tile through shared
 // memory; the next tile is prefetched while one is multiplied (Dao 2023, "FlashAttention-2"). The output registers of
 // one product are the left operand of the next, so scores and probabilities are never written to memory.
-#include <cfloat>
-#include <cmath>
-
-#include "autograd/ops/attention/cuda/attention_draws.h"
 #include "autograd/ops/attention/cuda/attention_mma.h"
-#include "autograd/ops/attention/cuda/attention_own.h"
+#include "autograd/ops/attention/cuda/attention_softmax.h"
 
 namespace godwit::detail {
 namespace {
 
-// Tile sizes, by the rows that warps own and by the kernel.
+// Heads up to 32 wide: a larger tile, of which each load serves two products, and more registers.
 template <int kWidth>
-using Forward = Sizes<kWidth, kWidth <= 32 ? 2 : 1, kWidth <= 32 ? 64 : 32>;
-template <int kWidth>
-using Backward = Sizes<kWidth, kWidth <= 32 ? 2 : 1, kWidth <= 32 ? 64 : 2048 / kWidth>;
+using Forward = Sizes<kWidth, kWidth == 32 ? 2 : 1, kWidth == 32 ? 64 : 32>;
+using Backward = Sizes<32, 2, 64>;
 // Blocks per multiprocessor; the compiler limits registers accordingly.
 template <int kWidth>
-constexpr int kForwardBlocks = kWidth <= 32   ? 2
-                               : kWidth <= 64 ? 4
-                                              : 3;
-template <int kWidth>
-constexpr int kQueryBlocks = kWidth == 64 ? 4 : 3;
-template <int kWidth>
-constexpr int kKeyBlocks = kWidth == 64 ? 3 : 2;
-
-// Sum or maximum over the four lanes that share a row.
-template <class Op>
-__device__ float across(float x, Op op) {
-  x = op(x, __shfl_xor_sync(~0u, x, 1));
-  return op(x, __shfl_xor_sync(~0u, x, 2));
-}
+constexpr int kForwardBlocks = kWidth == 32 ? 2 : 4;
+constexpr int kQueryBlocks = 3, kKeyBlocks = 2;
 
 // The warps of a block own queries; the tiles are keys and values.
 template <int kWidth>
@@ -40,8 +23,6 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
                    float* log_sums) {
   using Of = Forward<kWidth>;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
-  constexpr auto larger = [](float a, float b) { return fmaxf(a, b); };
-  constexpr auto plus = [](float a, float b) { return a + b; };
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
@@ -55,86 +36,33 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
   const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
-  typename OwnRows<Of, false>::Memory none;
-  const OwnRows<Of, false> own(call, head.queries(call), q, place.tile * Of::kOwnRows, sign_flip(call), none);
+  const OwnRows<Of> own(call, head.queries(call), q, first, sign_flip(call));
+  Softmax<kM> softmax;
   typename Of::Sums o = {};
-  float largest[kM][2], sum[kM][2] = {};
-#pragma unroll
-  for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -FLT_MAX;
 
   for (int stage = 0; tile.attended != 0; stage ^= 1) {
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
-    float s[kM][kN][4];
+    float s[kM][kN][4], shrunk[kM][2];
     multiply_rows<Of>(own, ks[stage], 0, s);
-    if (tile.attended != lowest(Of::kRows)) {
-      const uint64_t attended = tile.attended >> 2 * (lane() % 4);
-#pragma unroll
-      for (int n = 0; n < kN; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if ((attended >> (8 * n + i % 2) & 1) == 0)
-#pragma unroll
-            for (int m = 0; m < kM; ++m) s[m][n][i] = -INFINITY;
-    }
-    if (tile.first + Of::kRows - 1 > first + call.past) {  // some of the warp's queries do not attend all keys
-      const auto last = static_cast<int>(first + lane() / 4 + call.past - tile.first - 2 * (lane() % 4));
-#pragma unroll
-      for (int m = 0; m < kM; ++m)
-#pragma unroll
-        for (int n = 0; n < kN; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (8 * n + i % 2 > last + 16 * m + i / 2 * 8) s[m][n][i] = -INFINITY;
-    }
+    mask_scores(call, tile, first, s);
     uint32_t p[kN / 2][kM][4];
+    softmax.add(call, head, first, tile.first, scale, s, p, shrunk);
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      uint32_t kept[2] = {};
-      if (call.dropped > 0) kept_by_query<kN>(call, head, first + 16 * m, tile.first, kept);
+    for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float most = largest[m][r];
+      for (int n = 0; n < Of::kColumns; ++n)
 #pragma unroll
-        for (int n = 0; n < kN; ++n) most = fmaxf(most, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
-        most = across(most, larger);
-        const float shift = most * scale, shrunk = exp2_approximate(largest[m][r] * scale - shift);
-        largest[m][r] = most;
-        sum[m][r] *= shrunk;
-#pragma unroll
-        for (int n = 0; n < Of::kColumns; ++n) o[m][n][2 * r] *= shrunk, o[m][n][2 * r + 1] *= shrunk;
-#pragma unroll
-        for (int n = 0; n < kN; ++n) {
-          float e[2];
-#pragma unroll
-          for (int c = 0; c < 2; ++c) {
-            e[c] = exp2_approximate(s[m][n][2 * r + c] * scale - shift);
-            sum[m][r] += e[c];
-            if (call.dropped > 0 && (kept[r] >> (4 * n + c) & 1) == 0) e[c] = 0;
-          }
-          p[n / 2][m][n % 2 * 2 + r] = pack_bf16(e[0], e[1]);
-        }
-      }
-    }
+        for (int i = 0; i < 4; ++i) o[m][n][i] *= shrunk[m][i / 2];
 #pragma unroll
     for (int n = 0; n < kN / 2; ++n) add_rows<Of>(p[n], vs[stage], 16 * n, o);
     tile = next;
   }
   float inverse[kM][2];
-  const auto keeps = static_cast<float>(call.kept);
-#pragma unroll
-  for (int m = 0; m < kM; ++m)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float total = across(sum[m][r], plus);
-      inverse[m][r] = total == 0 ? 0 : keeps / total;
-      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
-      if (lane() % 4 == 0 && row < call.queries)
-        log_sums[head.number(call) * call.queries + row] = largest[m][r] * scale * kLn2 + logf(total);
-    }
-  write_own<Of>(call, head.results(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+  softmax.finish(call, head, first, scale, log_sums, inverse);
+  write_own(call, head.results(call), out, first, 0, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
 // delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
@@ -159,16 +87,11 @@ __global__ void delta_kernel(AttentionView call, uint32_t rows, const bf16* out,
 }
 
 // The warps of a block own queries; the tiles are keys and values: dq = scale · Σ ds · k.
-template <int kWidth>
-__global__ void __launch_bounds__(kThreads, kQueryBlocks<kWidth>)
+__global__ void __launch_bounds__(kThreads, kQueryBlocks)
     query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
                            const bf16* d_out, const float* log_sums, const float* delta, bf16* dq) {
-  using Of = Backward<kWidth>;
+  using Of = Backward;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
-  using Queries = OwnRows<Of, (kWidth > 64)>;
-  using Gradients = OwnRows<Of, (kWidth > 32)>;
-  __shared__ typename Queries::Memory memory_q;
-  __shared__ typename Gradients::Memory memory_g;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
@@ -182,8 +105,8 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks<kWidth>)
   const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
-  const Queries own_q(call, head.queries(call), q, of_block, sign_flip(call), memory_q);
-  const Gradients own_g(call, head.results(call), d_out, of_block, 0, memory_g);
+  const OwnRows<Of> own_q(call, head.queries(call), q, first, sign_flip(call));
+  const OwnRows<Of> own_g(call, head.results(call), d_out, first, 0);
   float exponents[kM][2], deltas[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -235,23 +158,17 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks<kWidth>)
     }
     tile = next;
   }
-  await_copies();  // of the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
-  write_own<Of>(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
+  write_own(call, head.queries(call), dq, first, 0, sums, [&](int, int, float x) { return x * factor; });
 }
 
 // The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
 // dk = scale · Σ dsᵀ · q.
-template <int kWidth>
-__global__ void __launch_bounds__(kThreads, kKeyBlocks<kWidth>)
+__global__ void __launch_bounds__(kThreads, kKeyBlocks)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
                          const bf16* d_out, const float* log_sums, const float* delta, bf16* dk, bf16* dv) {
-  using Of = Backward<kWidth>;
+  using Of = Backward;
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
-  using Keys = OwnRows<Of, kWidth == 64>;  // a block's shared memory, 48 KB, does not suffice for a width of 128
-  using Values = OwnRows<Of, (kWidth > 32)>;
-  __shared__ typename Keys::Memory memory_k;
-  __shared__ typename Values::Memory memory_v;
   __shared__ Chunk qs[2][Of::kChunks], gs[2][Of::kChunks];
   struct alignas(8) Query {
     float exponent, delta;
@@ -283,8 +200,8 @@ __global__ void __launch_bounds__(kThreads, kKeyBlocks<kWidth>)
   };
   const int64_t start = call.first_query(of_block, Of::kRows);
   if (any) load(0, start, 0);
-  const Keys own_k(call, keys, k, of_block, sign_flip(call), memory_k);
-  const Values own_v(call, keys, v, of_block, 0, memory_v);
+  const OwnRows<Of> own_k(call, keys, k, first, sign_flip(call));
+  const OwnRows<Of> own_v(call, keys, v, first, 0);
   typename Of::Sums of_k = {}, of_v = {};
 
   int stage = 0;
@@ -335,15 +252,15 @@ __global__ void __launch_bounds__(kThreads, kKeyBlocks<kWidth>)
       add_rows<Of>(ds, qs[stage], 8 * n, of_k);
     }
   }
-  await_copies();  // of the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
   if (dk)
-    write_own<Of>(call, keys, dk, first, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+    write_own(call, keys, dk, first, 0, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
   if (dv)
-    write_own<Of>(call, keys, dv, first, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+    write_own(call, keys, dv, first, 0, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
 }
 
+// Calls f with the width to which rows are padded.
 template <class F>
 void dispatch_width(int64_t width, const F& f) {
   if (width <= 32) f(std::integral_constant<int, 32>());
@@ -370,10 +287,14 @@ bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradien
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionView call(t, options);
   dispatch_width(call.width, [&](auto width) {
-    const int64_t tiles = Forward<width()>::tiles(call.queries);
-    launch(device, "attention", forward_kernel<width()>, call.batch * call.heads * tiles, kThreads, call, tiles,
-           t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), t.out.cuda_data<bf16>(),
-           t.log_sums.cuda_data<float>());
+    if constexpr (width() > 64) {
+      attention_forward_parts(device, t, options);
+    } else {
+      const int64_t tiles = Forward<width()>::tiles(call.queries);
+      launch(device, "attention", forward_kernel<width()>, call.batch * call.heads * tiles, kThreads, call, tiles,
+             t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), t.out.cuda_data<bf16>(),
+             t.log_sums.cuda_data<float>());
+    }
   });
 }
 
@@ -387,15 +308,16 @@ void attention_backward_mma(Cuda device, const AttentionTensors& t, const Attent
   dispatch_width(call.width, [&](auto width) {
     launch(device, "attention", delta_kernel<width()>, blocks_for(device, delta.numel() * (width() / 8)), kBlock, call,
            index_count("attention", delta.numel()), out, d_out, delta.cuda_data<float>());
-    const int64_t queries = Backward<width()>::tiles(call.queries), keys = Backward<width()>::tiles(call.keys),
-                  heads = call.batch * call.heads;
-    if (d.q.defined())
-      launch(device, "attention", query_gradients_kernel<width()>, heads * queries, kThreads, call, queries, q, k, v,
-             d_out, log_sums, deltas, d.q.cuda_data<bf16>());
-    if (d.k.defined() || d.v.defined())
-      launch(device, "attention", key_gradients_kernel<width()>, heads / call.group * keys, kThreads, call, keys, q, k,
-             v, d_out, log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
   });
+  if (call.width > 32) return attention_backward_parts(device, t, options, d, deltas);
+  const int64_t queries = Backward::tiles(call.queries), keys = Backward::tiles(call.keys),
+                heads = call.batch * call.heads;
+  if (d.q.defined())
+    launch(device, "attention", query_gradients_kernel, heads * queries, kThreads, call, queries, q, k, v, d_out,
+           log_sums, deltas, d.q.cuda_data<bf16>());
+  if (d.k.defined() || d.v.defined())
+    launch(device, "attention", key_gradients_kernel, heads / call.group * keys, kThreads, call, keys, q, k, v, d_out,
+           log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
 }
 
 }  // namespace godwit::detail

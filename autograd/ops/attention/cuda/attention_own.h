@@ -15,18 +15,21 @@ __device__ inline float exponent_scale(const AttentionView& call) {
 }
 __device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
 
-// The own rows of the warps of a block, from row `of_block` of x on, with their bits XORed with `flip`. step(k, a)
-// returns columns [16k, 16k + 16) of the warp's rows. The rows are in registers. If `shared`, they are in shared memory
-// because registers do not suffice, and the constructor starts the copy.
-template <class Of, bool shared>
+// The own rows of a warp: 16 · kM rows of x from row `first`, with their bits XORed with `flip`. step(k, a) returns
+// columns [16k, 16k + 16) of these rows. The first kKept steps are in registers. For the other steps, the constructor
+// starts to copy the rows of the block, from row `of_block` on, to shared memory.
+template <class Of, int kKept = Of::kSteps>
 class OwnRows {
+  static constexpr bool kShared = kKept < Of::kSteps;
+
  public:
   // Shared memory of a block.
-  struct Memory {};
+  struct Memory {
+    Chunk chunks[kShared ? Of::kOwnRows * Of::kColumns : 1];
+  };
 
-  __device__ OwnRows(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t of_block, uint32_t flip,
-                     Memory&) {
-    const int64_t first = of_block + warp() * Of::kWarpRows;
+  __device__ OwnRows(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t first, uint32_t flip)
+      : flip_(flip) {
 #pragma unroll
     for (int m = 0; m < Of::kM; ++m)
 #pragma unroll
@@ -34,7 +37,7 @@ class OwnRows {
         const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
         const bf16* from = rows.row(x, row);
 #pragma unroll
-        for (int k = 0; k < Of::kSteps; ++k)
+        for (int k = 0; k < kKept; ++k)
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const int column = 16 * k + 8 * half + 2 * (lane() % 4);
@@ -43,62 +46,49 @@ class OwnRows {
           }
       }
   }
-  __device__ void step(int k, typename Of::Left& a) const {
-#pragma unroll
-    for (int m = 0; m < Of::kM; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[m][i] = steps_[k][m][i];
+  __device__ OwnRows(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t first, uint32_t flip,
+                     int64_t of_block, Memory& memory)
+      : OwnRows(call, rows, x, first, flip) {
+    if constexpr (kShared) {
+      TileRows<typename Of::All>(call, rows, x).load(of_block, lowest(rows.length - of_block), memory.chunks);
+      tile_ = memory.chunks + static_cast<int>(first - of_block) * Of::kColumns;
+    }
   }
-
- private:
-  typename Of::Left steps_[Of::kSteps];
-};
-
-template <class Of>
-class OwnRows<Of, true> {
-  using All = Sizes<Of::kWidth, Of::kM, Of::kOwnRows>;  // a tile of all own rows
-
- public:
-  struct Memory {
-    Chunk chunks[All::kChunks];
-  };
-
-  __device__ OwnRows(const AttentionView& call, const AttentionRows& rows, const bf16* x, int64_t of_block, uint32_t flip,
-                     Memory& memory)
-      : tile_(memory.chunks), flip_(flip) {
-    TileRows<All>(call, rows, x).load(of_block, lowest(rows.length - of_block), memory.chunks);
-  }
-  // Call after await_copies() and a barrier.
-  __device__ void step(int k, typename Of::Left& a) const {
+  // If kKept < Of::kSteps, call after await_copies() and a barrier.
+  __device__ void step(int k, uint32_t (&a)[Of::kM][4]) const {
 #pragma unroll
     for (int m = 0; m < Of::kM; ++m) {
-      load_matrices(a[m], tile_ + Of::place(warp() * Of::kWarpRows + 16 * m + lane() % 16, 2 * k + lane() / 16));
+      if (k >= kKept)
+        load_matrices(a[m], tile_ + 16 * m * Of::kColumns + (Of::place(lane() % 16, lane() / 16) ^ 2 * k));
 #pragma unroll
-      for (int i = 0; i < 4; ++i) a[m][i] ^= flip_;
+      for (int i = 0; i < 4; ++i) a[m][i] = k < kKept ? steps_[k][m][i] : a[m][i] ^ flip_;
     }
   }
 
  private:
-  const Chunk* tile_;
+  uint32_t steps_[kKept > 0 ? kKept : 1][Of::kM][4];
   uint32_t flip_;
+  const Chunk* tile_ = nullptr;
 };
 
-// Writes value(m, r, sum) to the own rows of x, starting at row `first`; r = 1 for the lower eight of sixteen rows.
-template <class Of, class F>
-__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
-                          const typename Of::Sums& sums, const F& value) {
+// Writes value(m, r, sum) to rows of x from row `first`, from group `column` of eight columns; r = 1 for the lower
+// eight of sixteen rows.
+template <int kM, int kColumns, class F>
+__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first, int column,
+                          const float (&sums)[kM][kColumns][4], const F& value) {
 #pragma unroll
-  for (int m = 0; m < Of::kM; ++m)
+  for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
       if (row >= rows.length) continue;
       bf16* to = rows.row(x, row);
 #pragma unroll
-      for (int n = 0; n < Of::kColumns; ++n) {
+      for (int n = 0; n < kColumns; ++n) {
         const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));
-        if (8 * n < call.width)
-          *reinterpret_cast<Pack<bf16, 2>*>(to + 8 * n + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
+        const int at = 8 * (column + n);
+        if (at < call.width)
+          *reinterpret_cast<Pack<bf16, 2>*>(to + at + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
       }
     }
 }

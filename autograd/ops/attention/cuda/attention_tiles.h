@@ -20,7 +20,7 @@ struct alignas(16) Chunk {
 // has `rows` rows. A larger m reuses loads from shared memory more often and needs more registers.
 template <int width, int m, int rows>
 struct Sizes {
-  static constexpr int kWidth = width, kM = m;
+  static constexpr int kWidth = width, kM = m, kThreads = detail::kThreads;
   static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16; groups of 8 columns
   static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
   static constexpr int kRows = rows;
@@ -50,7 +50,7 @@ __device__ inline int within_tiles(int64_t difference) {
 // column.
 template <class Of>
 class TileRows {
-  static constexpr int kStride = kThreads / Of::kColumns;  // row stride of one thread
+  static constexpr int kStride = Of::kThreads / Of::kColumns;  // row stride of one thread
 
  public:
   __device__ TileRows(const AttentionView& call, const AttentionRows& rows, const bf16* x)
@@ -79,7 +79,7 @@ class TileRows {
   uint64_t mask_;
 };
 
-// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed.
+// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed; kN is 1 or even.
 template <class Of, int kN, class Own>
 __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
 #pragma unroll
@@ -88,35 +88,47 @@ __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float 
     for (int n = 0; n < kN; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
-  const int lane_row = row + lane() / 16 * 8 + lane() % 8, lane_column = lane() / 8 % 2;
+  // The columns of a load are an even number plus lane_column, or with kN = 1 a multiple of 4 plus lane_column, so
+  // that ^ adds them within place().
+  const int lane_row = kN == 1 ? lane() % 8 : lane() % 16, lane_column = kN == 1 ? lane() / 8 : lane() / 16;
+  tile += row * Of::kColumns;
+  const int start = Of::place(lane_row, lane_column);
+  uint32_t b[4];
 #pragma unroll
   for (int k = 0; k < Of::kSteps; ++k) {
     uint32_t a[Of::kM][4];
     own.step(k, a);
+    if constexpr (kN == 1) {
+      if (k % 2 == 0) load_matrices(b, tile + (start ^ 2 * k));
 #pragma unroll
-    for (int n = 0; n < kN; n += 2) {
-      uint32_t b[4];
-      load_matrices(b, tile + Of::place(lane_row + 8 * n, 2 * k + lane_column));
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][0], a[m], b[k % 2 * 2], b[k % 2 * 2 + 1]);
+    } else {
 #pragma unroll
-      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[1]);
+      for (int n = 0; n < kN; n += 2) {
+        load_matrices(b, tile + 8 * n * Of::kColumns + (start ^ 2 * k));
 #pragma unroll
-      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[2], b[3]);
+        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[2]);
+#pragma unroll
+        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[1], b[3]);
+      }
     }
   }
 }
 
-// sums += p · rows [row, row + 16) of the tile.
-template <class Of>
-__device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int row, typename Of::Sums& sums) {
-  const int lane_row = row + lane() / 8 % 2 * 8 + lane() % 8, lane_column = lane() / 16;
+// sums += p · rows [row, row + 16) of the tile, from group `column` of eight columns; a multiple of kColumns.
+template <class Of, int kM, int kColumns>
+__device__ void add_rows(const uint32_t (&p)[kM][4], const Chunk* tile, int row, float (&sums)[kM][kColumns][4],
+                         int column = 0) {
+  tile += row * Of::kColumns;
+  const int start = Of::place(lane() % 16, lane() / 16) ^ column;
 #pragma unroll
-  for (int n = 0; n < Of::kColumns; n += 2) {
+  for (int n = 0; n < kColumns; n += 2) {
     uint32_t b[4];
-    load_transposes(b, tile + Of::place(lane_row, n + lane_column));
+    load_transposes(b, tile + (start ^ n));
 #pragma unroll
-    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n], p[m], b[0], b[1]);
+    for (int m = 0; m < kM; ++m) mma_bf16(sums[m][n], p[m], b[0], b[1]);
 #pragma unroll
-    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
+    for (int m = 0; m < kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
   }
 }
 
