@@ -33,7 +33,8 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
   const auto copy = [&] {
     parallel_for(half, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; at += kPiece)
-        std::memcpy(to.data<uint8_t>() + at, from.data<uint8_t>() + at, static_cast<size_t>(std::min(kPiece, end - at)));
+        std::memcpy(to.data<uint8_t>() + at, from.data<uint8_t>() + at,
+                    static_cast<size_t>(std::min(kPiece, end - at)));
     });
   };
   kernel();
@@ -112,14 +113,15 @@ void time_loco(int bits, bool random, int64_t values) {
     ++step;
     pieces([&](int64_t at) {
       const loco::Counts counts =
-          loco::encode(g.data<float>() + at, reinterpret_cast<int8_t*>(e.data<uint8_t>()) + at, kPiece, {s, 4 * s, 4 * s},
-                       settings, {1, step, 1, 0}, at, words.data<uint32_t>() + at * bits / 32);
+          loco::encode(g.data<float>() + at, reinterpret_cast<int8_t*>(e.data<uint8_t>()) + at, kPiece,
+                       {s, 4 * s, 4 * s}, settings, {1, step, 1, 0}, at, words.data<uint32_t>() + at * bits / 32);
       check(counts.finite, "bench: loco: a value is not finite");
     });
   };
   const auto sum = [&] {
     pieces([&](int64_t at) {
-      loco::sum_codes(words.data<uint32_t>() + at * bits / 32, stride, kSenders, bits, kPiece, sums.data<int32_t>() + at);
+      loco::sum_codes(words.data<uint32_t>() + at * bits / 32, stride, kSenders, bits, kPiece,
+                      sums.data<int32_t>() + at);
     });
   };
   double sent = 0, all = 0;  // sums of the sent and of the original values

@@ -23,7 +23,8 @@ double thread_seconds() {
 
 void run(const std::string& root, int64_t crop, int rounds) {
   data::ImageFolder folder = data::index_image_folder(root, {});
-  const data::ImageFolderDataset source(root, folder.classes, folder.train, {.crop = crop, .resize = (crop * 8 + 3) / 7});
+  const data::ImageFolderDataset source(root, folder.classes, folder.train,
+                                        {.crop = crop, .resize = (crop * 8 + 3) / 7});
   std::vector<float> image(static_cast<size_t>(source.image_shape().numel()));
   for (int64_t i = 0; i < source.size(); ++i) {
     check(source.read(i, image.data()) == folder.train[static_cast<size_t>(i)].label, "image ", i, ": wrong label");

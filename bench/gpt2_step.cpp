@@ -17,7 +17,8 @@ Tensor tokens(int64_t first, const Shape& shape, int64_t vocabulary) {
   const Tensor ids(shape, DType::i32, kCpu);
   for (int64_t i = 0; i < ids.numel(); ++i) {
     const auto mixed = static_cast<uint32_t>(static_cast<uint64_t>(first + i) * 2654435761U);
-    ids.data<int32_t>()[i] = static_cast<int32_t>(static_cast<uint64_t>(mixed) * static_cast<uint64_t>(vocabulary) >> 32);
+    ids.data<int32_t>()[i] =
+        static_cast<int32_t>(static_cast<uint64_t>(mixed) * static_cast<uint64_t>(vocabulary) >> 32);
   }
   return ids;
 }
@@ -61,10 +62,19 @@ int main(int argc, char** argv) {
       "      save=DIR (write the initial weights as a HuggingFace folder, and exit) weights=DIR (start from them)\n"
       "      losses=FILE (expected losses of the first steps, one per line; another loss is an error)";
   return bench::run_program(argc, argv, usage, [&] {
-    const bench::Settings settings(
-        argc, argv,
-        {{"model", "gpt2"}, {"batch", "4"}, {"length", "1024"}, {"optimizer", "adamw"}, {"threads", "0"}, {"steps", "7"},
-         {"dtype", "f32"},  {"graph", "0"}, {"save", ""},       {"weights", ""},        {"losses", ""},   {"recompute", "0"}});
+    const bench::Settings settings(argc, argv,
+                                   {{"model", "gpt2"},
+                                    {"batch", "4"},
+                                    {"length", "1024"},
+                                    {"optimizer", "adamw"},
+                                    {"threads", "0"},
+                                    {"steps", "7"},
+                                    {"dtype", "f32"},
+                                    {"graph", "0"},
+                                    {"save", ""},
+                                    {"weights", ""},
+                                    {"losses", ""},
+                                    {"recompute", "0"}});
     settings.run_alone(settings.number("threads"), [&](Communicator& comm) { run(settings, comm); });
   });
 }

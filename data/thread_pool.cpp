@@ -13,7 +13,8 @@
 
 namespace godwit::data {
 
-void parallel_for_each(int64_t n, int threads, const std::function<void(int64_t)>& f, const ProgressFunction& progress) {
+void parallel_for_each(int64_t n, int threads, const std::function<void(int64_t)>& f,
+                       const ProgressFunction& progress) {
   std::atomic<int64_t> next = 0;
   std::mutex mutex;
   std::condition_variable finished;

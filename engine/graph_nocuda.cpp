@@ -7,7 +7,9 @@ struct CudaGraphCache::Impl {};
 
 CudaGraphCache::CudaGraphCache(size_t) { fail("graphs: CUDA graphs need a GPU, but this build has no CUDA"); }
 CudaGraphCache::~CudaGraphCache() = default;
-CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>&, const std::function<void()>&) { return How::eager; }
+CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>&, const std::function<void()>&) {
+  return How::eager;
+}
 bool CudaGraphCache::captured(const std::vector<int64_t>&) const { return false; }
 size_t CudaGraphCache::captures() const { return 0; }
 

@@ -87,8 +87,8 @@ HWY_INLINE void fill(const Philox& philox, hn::Vec<Counters> counters, uint32_t*
 }
 
 // Generates words starting at the previous multiple of 4.
-const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t element, int64_t count, uint32_t* buffer,
-                                   const char* ahead) {
+const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t element, int64_t count,
+                                   uint32_t* buffer, const char* ahead) {
   const Counters d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
   // Interleaving works on pairs of 128-bit lanes; this counter order makes the words come out in sequence.

@@ -35,7 +35,8 @@ std::map<std::string, std::string> parse_safetensors_index(const std::string& te
 std::string safetensors_index(const std::map<std::string, std::string>& file_of, int64_t bytes);
 
 // Writes a temporary file next to `path`, syncs it to disk and renames it. Readers see the old or the complete new
-// file. On failure, throws an Error and removes the temporary file. Calls `written` with the bytes of the file, in order.
+// file. On failure, throws an Error and removes the temporary file. Calls `written` with the bytes of the file, in
+// order.
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                       const std::map<std::string, std::string>& metadata = {},
                       const std::function<void(const void* data, uint64_t bytes)>& written = {});

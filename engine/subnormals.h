@@ -36,8 +36,8 @@ class FlushSubnormals {
 #endif
 };
 
-// FlushSubnormals on the calling thread and on the threads of its parallel loops, which libraries use too. Objects of one
-// thread must not overlap.
+// FlushSubnormals on the calling thread and on the threads of its parallel loops, which libraries use too. Objects of
+// one thread must not overlap.
 class FlushSubnormalsInTeam {
  public:
   FlushSubnormalsInTeam() {

@@ -124,7 +124,8 @@ Tensor Tensor::view(Shape shape) const {
 }
 
 Tensor Tensor::range(int64_t begin, int64_t count) const {
-  check(begin >= 0 && count >= 0 && count <= numel_ - begin, "range: ", count, " elements from ", begin, " of ", numel_);
+  check(begin >= 0 && count >= 0 && count <= numel_ - begin, "range: ", count, " elements from ", begin, " of ",
+        numel_);
   Tensor result = *this;
   result.offset_ += begin * size_of(dtype_);
   result.shape_ = Shape{count};

@@ -104,7 +104,8 @@ class Bert::Embeddings : public nn::Module {
     add("LayerNorm", norm_);
   }
   Var operator()(const TextInput& input) const {
-    const Tensor token_type_ids = input.token_type_ids.defined() ? flat(input.token_type_ids) : zeros(input.ids.numel());
+    const Tensor token_type_ids =
+        input.token_type_ids.defined() ? flat(input.token_type_ids) : zeros(input.ids.numel());
     const Var typed = ops::add(words_(flat(input.ids)), types_(token_type_ids));
     return norm_.add(typed, positions_(positions_of(input.ids.dim(0), input.ids.dim(1))));
   }

@@ -57,7 +57,8 @@ inline Bytes read(const std::string& path) {
 // exist.
 inline std::string data_path(const std::string& name) {
   const char* folder = std::getenv("GODWIT_DATA");
-  const std::string path = (folder ? std::string(folder) : std::string(GODWIT_SOURCE_DIR) + "/../shared/data") + "/" + name;
+  const std::string path =
+      (folder ? std::string(folder) : std::string(GODWIT_SOURCE_DIR) + "/../shared/data") + "/" + name;
   return std::filesystem::exists(path) ? path : "";
 }
 

@@ -65,7 +65,9 @@ std::string count_text(const char* word, int64_t done, int64_t all) {
 
 // Shares of a step's time, the most important first. A share that rounds to 0 % is left out.
 std::vector<std::string> shares(const TimeSplit& times, bool brief) {
-  const auto percent_of = [&](double seconds) { return times.total > 0 ? std::lround(100 * seconds / times.total) : 0; };
+  const auto percent_of = [&](double seconds) {
+    return times.total > 0 ? std::lround(100 * seconds / times.total) : 0;
+  };
   std::vector<std::string> texts;
   const auto add = [&](const char* name, const char* brief_name, double seconds) {
     if (const long share = percent_of(seconds); share > 0)

@@ -9,7 +9,8 @@ namespace {
 
 class PretrainTask : public TextTask {
  public:
-  PretrainTask(const TextConfig& config, const TextData& data, Communicator& comm, std::unique_ptr<BertForPreTraining> net)
+  PretrainTask(const TextConfig& config, const TextData& data, Communicator& comm,
+               std::unique_ptr<BertForPreTraining> net)
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "samples"; }
@@ -46,8 +47,8 @@ Evaluation PretrainTask::evaluate(const ReadParameters& read) {
     words.add(out.prediction_logits, batch.masked_labels);
     sentences.add(out.next_sentence_logits, batch.labels);
   });
-  const Tensor sums = cpu_tensor<double>({words.losses.sum(), words.correct.sum(), words.answers, sentences.losses.sum(),
-                                       sentences.correct.sum(), sentences.answers});
+  const Tensor sums = cpu_tensor<double>({words.losses.sum(), words.correct.sum(), words.answers,
+                                          sentences.losses.sum(), sentences.correct.sum(), sentences.answers});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double mlm_loss = sums.item(0) / sums.item(2), mlm = sums.item(1) / sums.item(2);
   const double nsp = sums.item(4) / sums.item(5);

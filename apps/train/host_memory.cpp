@@ -28,9 +28,10 @@ void check_host_memory(const CommonConfig& config, const Communicator& comm, con
   const double values = 4.0 * static_cast<double>(numel);  // bytes
   const double worker =
       values / (shards_parameters(sharding) ? shards : 1) + values / (shards_gradients(sharding) ? shards : 1);
-  check(worker * workers <= static_cast<double>(available), model, ": ", numel, " parameters with their gradients take ",
-        human_bytes(worker * workers), " for ", workers, workers == 1 ? " worker" : " workers",
-        ", and this machine has ", human_bytes(static_cast<double>(available)), " of memory; choose a smaller model, ",
+  check(worker * workers <= static_cast<double>(available), model, ": ", numel,
+        " parameters with their gradients take ", human_bytes(worker * workers), " for ", workers,
+        workers == 1 ? " worker" : " workers", ", and this machine has ", human_bytes(static_cast<double>(available)),
+        " of memory; choose a smaller model, ",
         shards_parameters(sharding) ? "or more machines"
                                     : "or divide the parameters among the workers of several machines "
                                       "(--set exchange.sharding=zero3)");

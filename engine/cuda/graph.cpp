@@ -15,7 +15,8 @@ void GraphCapture::Part::launch(cudaStream_t stream, bool replays) const {
   graph.launch(stream);
 }
 
-GraphCapture::GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool) : context_(context), pool_(std::move(pool)) {
+GraphCapture::GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool)
+    : context_(context), pool_(std::move(pool)) {
   begin();
 }
 

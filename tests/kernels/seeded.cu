@@ -26,7 +26,8 @@ extern "C" __global__ void __launch_bounds__(256) division(const float4* from, f
 }
 
 // The remainder is computed behind a condition, so the compiler may move its block behind the loop.
-extern "C" __global__ void __launch_bounds__(256) division_scalar(const float* from, float* to, int64_t n, int64_t width) {
+extern "C" __global__ void __launch_bounds__(256)
+    division_scalar(const float* from, float* to, int64_t n, int64_t width) {
   for (int64_t i = thread(); i < n; i += 1024) {
     if (__builtin_expect(from[i] > 1, 0)) to[i % width] = 2;
     to[i + n] = 1;

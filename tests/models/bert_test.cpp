@@ -81,9 +81,12 @@ TEST(BertModel, TypesAndMaskAreOptional) {
 TEST(BertModel, DropoutDependsOnTheContext) {
   const auto model = make_bert<BertForSequenceClassification>(small());
   NoGrad off;
-  const auto logits = [&](const DropoutContext* run) { return model->forward(texts(), run).value().to_vector<float>(); };
+  const auto logits = [&](const DropoutContext* run) {
+    return model->forward(texts(), run).value().to_vector<float>();
+  };
   std::set<std::vector<float>> seen{logits(nullptr)};
-  for (const DropoutContext& run : {DropoutContext{1, 0, 0}, DropoutContext{2, 0, 0}, DropoutContext{1, 1, 0}, DropoutContext{1, 0, 1}}) {
+  for (const DropoutContext& run :
+       {DropoutContext{1, 0, 0}, DropoutContext{2, 0, 0}, DropoutContext{1, 1, 0}, DropoutContext{1, 0, 1}}) {
     EXPECT_EQ(logits(&run), logits(&run));
     EXPECT_TRUE(seen.insert(logits(&run)).second) << "equal to another context, or to no dropout";
   }
@@ -194,7 +197,10 @@ TEST(BertModel, NamesMalformedInputs) {
               HasSubstr("id [1, 2] is 50, expected [0, vocab_size 50)"));
   EXPECT_THAT(error([](TextInput& in) { in.ids.data<int32_t>()[0] = -1; }), HasSubstr("id [0, 0] is -1"));
   EXPECT_THAT(error([](TextInput& in) { in.token_type_ids.data<int32_t>()[1] = 2; }), HasSubstr("type_vocab_size 2"));
-  EXPECT_THAT(error([](TextInput& in) { in.token_type_ids = in.token_type_ids.view({5, 2}); }), HasSubstr("token_type_ids must be"));
+  EXPECT_THAT(error([](TextInput& in) {
+                in.token_type_ids = in.token_type_ids.view({5, 2});
+              }),
+              HasSubstr("token_type_ids must be"));
   EXPECT_THAT(error([](TextInput& in) { in.mask = in.token_type_ids; }), HasSubstr("mask must be uint8"));
   EXPECT_THAT(error(none, Tensor({0}, DType::i32)), HasSubstr("no masked position"));
   EXPECT_THAT(error(none, integers({10}, {1})), HasSubstr("10"));

@@ -21,7 +21,8 @@ Gpt2Config small() { return {.vocab_size = 11, .n_positions = 8, .n_embd = 8, .n
 
 std::set<std::string> files_in(const std::string& folder) {
   std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    names.insert(entry.path().filename().string());
   return names;
 }
 

@@ -37,7 +37,8 @@ void expect_deferred_values(const Make& make) {
 
 // Any part of a deferred parameter has the values of the same seed without deferring.
 TEST(DeferParameters, InitializersComputeAnyPart) {
-  expect_deferred_values([] { return make_gpt2({.vocab_size = 50, .n_positions = 8, .n_embd = 12, .n_layer = 2, .n_head = 2}); });
+  expect_deferred_values(
+      [] { return make_gpt2({.vocab_size = 50, .n_positions = 8, .n_embd = 12, .n_layer = 2, .n_head = 2}); });
   expect_deferred_values([] { return make_resnet(resnet_config("resnet20")); });
 }
 

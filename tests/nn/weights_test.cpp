@@ -168,7 +168,8 @@ TEST_F(Weights, NamesOfTheFileCanBeTranslated) {
   test::fill_by_formula(model);
   nn::save_weights(path("own.safetensors"), model);
   std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const auto& [name, tensor] : load_safetensors(path("own.safetensors"))) tensors.emplace_back("x." + name, tensor);
+  for (const auto& [name, tensor] : load_safetensors(path("own.safetensors")))
+    tensors.emplace_back("x." + name, tensor);
   save_safetensors(path("other.safetensors"), tensors, {});
   nn::load_weights(path("other.safetensors"), renamed, [](const std::string& name) { return name.substr(2); });
   const auto expected = all_tensors(model);

@@ -19,7 +19,8 @@ std::vector<std::vector<double>> reference(const ShardPlan& plan) {
   std::vector<std::pair<int64_t, int64_t>> matrices;  // rows and columns in order of global offset; rows < 1: a vector
   for (size_t p = plan.shapes.size(); p-- > 0;) {
     const Shape& shape = plan.shapes[p];
-    matrices.emplace_back(shape.rank() >= 2 ? shape[0] : 0, shape.rank() >= 2 ? shape.numel() / shape[0] : shape.numel());
+    matrices.emplace_back(shape.rank() >= 2 ? shape[0] : 0,
+                          shape.rank() >= 2 ? shape.numel() / shape[0] : shape.numel());
     int64_t before = 0;
     for (size_t q = 0; q < p; ++q) before += plan.shapes[q].numel();
     for (int64_t i = 0; i < shape.numel(); ++i) x.push_back(start_value(before + i));

@@ -57,8 +57,8 @@ float largest(const std::vector<float>& values) {
 }
 
 // Gradients of mean 0.05 and deviation 1 at each of four nodes. The mean of the nodes' ratios is half as long as the
-// ratio of the mean gradient, which SoftSignSGD uses. Compensation restores most of the length: the formula is exact for
-// ratios without noise of their own.
+// ratio of the mean gradient, which SoftSignSGD uses. Compensation restores most of the length: the formula is exact
+// for ratios without noise of their own.
 TEST(BirderProperties, CompensationLengthensStepsTowardsThoseOfTheMeanGradient) {
   constexpr int kNodes = 4, kSteps = 400;
   constexpr int64_t kCount = 1000;

@@ -73,7 +73,8 @@ inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, c
                                            const birder::QuantizerRng& rng, int64_t element, bool active) {
   const float z = worker_ratio(value, g, options, rng.step);
   const bool plus = active ? quantize(z, rng, element) : value.b > 0;
-  if (options.feedback) value.e = active ? z - (plus ? 1.0f : -1.0f) : compensated(value.m / (value.b + options.eps), options);
+  if (options.feedback)
+    value.e = active ? z - (plus ? 1.0f : -1.0f) : compensated(value.m / (value.b + options.eps), options);
   keep_short(value, options, random_word(rng.seed, element, rng.step, rng.purpose, rng.sender));
   return {z, plus};
 }

@@ -76,7 +76,8 @@ Var rare_gradient_loss(const Var& w, int rank, int64_t step, int64_t rare) {
     const Tensor there = dw.target(), g(there.shape(), there.dtype(), kCpu);
     for (int64_t i = 0; i < g.numel(); ++i) {
       const bool none = i % 7 == 3 && (step != rare || rank != 1);
-      g.data<float>()[i] = none ? 0 : static_cast<float>(dy.item() * (0.1 + 0.01 * static_cast<double>((i + step) % 5)));
+      g.data<float>()[i] =
+          none ? 0 : static_cast<float>(dy.item() * (0.1 + 0.01 * static_cast<double>((i + step) % 5)));
     }
     there.copy_from(g);
     dw.add(there);

@@ -16,8 +16,8 @@ namespace godwit {
 namespace clip_test {
 
 double gradient(int rank, int64_t step, int64_t parameter, int64_t element) {
-  const double unit =
-      to_unit(random_word(5, element, static_cast<uint32_t>(100 * step + parameter), Purpose::test, static_cast<uint32_t>(rank)));
+  const double unit = to_unit(random_word(5, element, static_cast<uint32_t>(100 * step + parameter), Purpose::test,
+                                          static_cast<uint32_t>(rank)));
   return static_cast<float>((unit - 0.4) * (parameter == 1 ? 3 : 0.5));
 }
 
@@ -176,7 +176,8 @@ TEST(Clip, Pitfall7BirderScalesAllRanksByOneFactor) {
     double squares = 0;
     for (size_t p = 0; p < plan.sizes.size(); ++p)
       for (int64_t i = 0; i < plan.sizes[p]; ++i)
-        for (int rank = 0; rank < 4; ++rank) squares += std::pow(gradient(rank, step, static_cast<int64_t>(p), i), 2) / 4;
+        for (int rank = 0; rank < 4; ++rank)
+          squares += std::pow(gradient(rank, step, static_cast<int64_t>(p), i), 2) / 4;
     EXPECT_NEAR(run.norms[static_cast<size_t>(step - 1)], std::sqrt(squares), 1e-12 * std::sqrt(squares));
   }
   const CommCount count = run.stats.at("clip/all_reduce");
@@ -192,13 +193,14 @@ TEST(Clip, NamesTheStepAndTheNonFiniteParameter) {
         options.clip_norm = 1;
         DataParallel replica({{"layer.w", w}, {"layer.u", u}}, comm, options);
         for (const float value : {1.0f, comm.rank == bad_rank ? std::numeric_limits<float>::infinity() : 1.0f})
-          replica.step(Var::result(Tensor::full({1}, 1), {w, u}, [dw = w.gradient(), du = u.gradient(), value](const Tensor&) {
-            for (const auto& [gradient, fill] : {std::pair{dw, value}, {du, 1.0f}}) {
-              const Tensor g = gradient.target();
-              g.fill(fill);
-              gradient.add(g);
-            }
-          }));
+          replica.step(
+              Var::result(Tensor::full({1}, 1), {w, u}, [dw = w.gradient(), du = u.gradient(), value](const Tensor&) {
+                for (const auto& [gradient, fill] : {std::pair{dw, value}, {du, 1.0f}}) {
+                  const Tensor g = gradient.target();
+                  g.fill(fill);
+                  gradient.add(g);
+                }
+              }));
       });
     });
   };

@@ -46,8 +46,10 @@ template <class T, class Call>
 void compare_updates(Cuda device, const Call& call) {
   for (const Range& range : kRanges)
     for (const int64_t shift : {0, 1}) {  // offset of g; 1: only g is not aligned to 16 bytes
-      SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n << ", g + " << shift);
-      auto x = random_values<T>(range.n, 1), s = random_values<T>(range.n, 2), t = sizes_of(random_values<T>(range.n, 3));
+      SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n << ", g + "
+                                      << shift);
+      auto x = random_values<T>(range.n, 1), s = random_values<T>(range.n, 2),
+           t = sizes_of(random_values<T>(range.n, 3));
       const There<T> on_x(x), on_s(s), on_t(t);
       for (uint32_t step = 4; step < 6; ++step) {
         const auto g = random_values<T>(range.n + shift, step);
@@ -155,11 +157,11 @@ void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t ele
     const There<uint32_t> on_bits(bits);
     const birder::WorkerSettings settings{0.95f, static_cast<float>(1 - 0.95), 1e-8f, step > 2, c.nodes};
     const birder::QuantizerRng rng{c.quantizer, 0x123456789ABCDEFu, step, Purpose::worker_sign, 3, element};
-    ASSERT_TRUE(birder::worker_step(g.data(),
-                                    birder::WorkerState<Moment, Error>{m.data(), b.data(), c.b_hat ? b_hat.data() : nullptr,
-                                                                       c.feedback ? e.data() : nullptr,
-                                                                       c.mask ? active.data() : nullptr},
-                                    bits.data(), count, length, settings, rng));
+    ASSERT_TRUE(birder::worker_step(
+        g.data(),
+        birder::WorkerState<Moment, Error>{m.data(), b.data(), c.b_hat ? b_hat.data() : nullptr,
+                                           c.feedback ? e.data() : nullptr, c.mask ? active.data() : nullptr},
+        bits.data(), count, length, settings, rng));
     birder::worker_step(device, on_g.data(),
                         birder::WorkerState<Moment, Error>{
                             on_m.data(), on_b.data(), c.b_hat ? on_b_hat.data() : nullptr,
@@ -178,8 +180,9 @@ void compare_worker(Cuda device, const WorkerCase& c, int64_t count, int64_t ele
 template <class Moment, class Error>
 void compare_workers(Cuda device) {
   using birder::Quantizer;
-  for (const WorkerCase& c : {WorkerCase{}, WorkerCase{.feedback = false}, WorkerCase{.quantizer = Quantizer::sign},
-                              WorkerCase{.b_hat = true}, WorkerCase{.b_hat = true, .mask = true}, WorkerCase{.mask = true, .nodes = 5}})
+  for (const WorkerCase& c :
+       {WorkerCase{}, WorkerCase{.feedback = false}, WorkerCase{.quantizer = Quantizer::sign},
+        WorkerCase{.b_hat = true}, WorkerCase{.b_hat = true, .mask = true}, WorkerCase{.mask = true, .nodes = 5}})
     for (const int64_t count : kCounts)
       compare_worker<Moment, Error>(device, c, count, count % 2 == 0 ? 0 : (int64_t{1} << 33) - 5);
   for (const int64_t element : {1, 2, 3, 4}) compare_worker<Moment, Error>(device, {}, 100, element);
@@ -310,9 +313,8 @@ TEST_F(CudaOptimizers, OneBitAdamsKernelsMatchTheCpuBitForBit) {
   on_gpu([&] {
     const one_bit::Average average{0.9f, static_cast<float>(1 - 0.9)};
     const auto with = [&](auto&& step) {
-      compare_updates<float>(device(), [&](auto where, float* x, float* s, float* t, const float* g, const Range& range) {
-        step(where, x, s, t, g, range.begin, range.end);
-      });
+      compare_updates<float>(device(), [&](auto where, float* x, float* s, float* t, const float* g,
+                                           const Range& range) { step(where, x, s, t, g, range.begin, range.end); });
     };
     with([&](auto where, float* x, float* s, float* t, const float* g, int64_t begin, int64_t end) {
       const one_bit::MomentumUpdate momentum{average};

@@ -52,7 +52,8 @@ Record trained(const Plan& plan, const Placement& placement) {
     for (int64_t step = 1; step <= 5; ++step) {
       for (Bucket& bucket : buckets) {
         const int rank = exchanges ? comm.rank : 0;
-        auto g = random_values<double>(bucket.padded_numel(), static_cast<uint32_t>(100 * step + 10 * bucket.index + rank));
+        auto g =
+            random_values<double>(bucket.padded_numel(), static_cast<uint32_t>(100 * step + 10 * bucket.index + rank));
         for (int64_t i = 0; i < bucket.padded_numel(); ++i)
           if (i >= bucket.numel || i % 7 == 3) g[static_cast<size_t>(i)] = 0;
         bucket.grad.copy_from(Tensor::of(g, bucket.grad.shape()).to(plan.dtype));

@@ -151,7 +151,9 @@ StepTimes times_of_step(int layers, int backward_ms, int tail_ms, int call_ms) {
     class AllReduce : public Exchange {
      public:
       explicit AllReduce(milliseconds length) : group_(length, std::make_shared<CommStats>()) {}
-      void mean(Bucket& bucket, Communicator&, int64_t) override { group_.all_reduce(bucket.grad, Reduce::mean, "mean"); }
+      void mean(Bucket& bucket, Communicator&, int64_t) override {
+        group_.all_reduce(bucket.grad, Reduce::mean, "mean");
+      }
 
      private:
       SleepingGroup group_;

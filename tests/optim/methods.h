@@ -58,19 +58,20 @@ struct MethodOutcome {
 inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad, int late) {
   Var y(Tensor::full({1}, 1), true);
   for (size_t p = 0; p < vars.size(); ++p)
-    y = Var::result(Tensor::full({1}, 1), {y, vars[p]}, [=, dy_before = y.gradient(), d = vars[p].gradient()](const Tensor& dy) {
-      const auto seed = static_cast<float>(dy.item());
-      const Tensor there = d.target(), g(there.shape(), there.dtype(), kCpu);
-      const auto step = static_cast<uint32_t>(64 * std::max(gradient, 1) + static_cast<int>(p));
-      for (int64_t i = 0; i < g.numel(); ++i)
-        g.data<float>()[i] = seed * 1e-4f *
-                             (to_unit(random_word(9, i, step, Purpose::test, static_cast<uint32_t>(rank))) - 0.4f);
-      for (int64_t i = 3; late > 0 && gradient <= late && i < g.numel(); i += 7) g.data<float>()[i] = 0;
-      if (gradient == 0 && rank == 2 && p == 1) g.data<float>()[5] = static_cast<float>(bad);
-      there.copy_from(g);
-      d.add(there);
-      dy_before.add(dy);
-    });
+    y = Var::result(
+        Tensor::full({1}, 1), {y, vars[p]}, [=, dy_before = y.gradient(), d = vars[p].gradient()](const Tensor& dy) {
+          const auto seed = static_cast<float>(dy.item());
+          const Tensor there = d.target(), g(there.shape(), there.dtype(), kCpu);
+          const auto step = static_cast<uint32_t>(64 * std::max(gradient, 1) + static_cast<int>(p));
+          for (int64_t i = 0; i < g.numel(); ++i)
+            g.data<float>()[i] =
+                seed * 1e-4f * (to_unit(random_word(9, i, step, Purpose::test, static_cast<uint32_t>(rank))) - 0.4f);
+          for (int64_t i = 3; late > 0 && gradient <= late && i < g.numel(); i += 7) g.data<float>()[i] = 0;
+          if (gradient == 0 && rank == 2 && p == 1) g.data<float>()[5] = static_cast<float>(bad);
+          there.copy_from(g);
+          d.add(there);
+          dy_before.add(dy);
+        });
   return y;
 }
 

@@ -90,8 +90,10 @@ struct Settings {
     };
     read("lr", lr), read("weight_decay", weight_decay), read("decay_norm_and_bias", decay_norm_and_bias);
     read("beta1", beta1), read("beta2", beta2), read("eps", eps);
-    read("bias_correction", bias_correction), read("refresh_variance", refresh_variance), read("keep_local_momentum", keep_local_momentum);
-    read("kappa", kappa), read("warmup_steps", warmup_steps), read("block_size", block_size), read("update_limit", update_limit);
+    read("bias_correction", bias_correction), read("refresh_variance", refresh_variance),
+        read("keep_local_momentum", keep_local_momentum);
+    read("kappa", kappa), read("warmup_steps", warmup_steps), read("block_size", block_size),
+        read("update_limit", update_limit);
     read("min_coeff", min_coeff), read("max_coeff", max_coeff), read("coeff_beta", coeff_beta);
     read("factor_min", factor_min), read("factor_max", factor_max), read("factor_threshold", factor_threshold);
     root_mean_square = config.has("sign_scale") && config.text("sign_scale") == "l2_rms";

@@ -177,7 +177,8 @@ TEST(OptimizerMethods, AFrozenSecondMomentPrintsANotice) {
     EXPECT_NE(few[0].find(std::string(name) + " freezes its second moment after "), std::string::npos) << few[0];
     EXPECT_TRUE(notices(for_run(published, Schedule({}, 1e-3, 10, 10'000), 10'000), 10'000).empty()) << name;
   }
-  EXPECT_NE(notices(OneBitAdam::Options{.warmup_steps = 6, .bias_correction = false}, 40)[0].find("after 6 changes, at 0.6 % of g²"),
+  EXPECT_NE(notices(OneBitAdam::Options{.warmup_steps = 6, .bias_correction = false}, 40)[0].find(
+                "after 6 changes, at 0.6 % of g²"),
             std::string::npos);
 }
 

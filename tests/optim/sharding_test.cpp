@@ -345,7 +345,8 @@ TEST(Sharding, WeightAveragesUseTheMasters) {
 TEST(Sharding, WholeParametersHaveOneOwner) {
   run_local({2, 2}, [](Communicator& comm) {
     std::vector<Parameter> parameters;
-    for (const int64_t n : {100, 7, 60, 200}) parameters.push_back({"p" + std::to_string(n), Var(Tensor::zeros({n}), true)});
+    for (const int64_t n : {100, 7, 60, 200})
+      parameters.push_back({"p" + std::to_string(n), Var(Tensor::zeros({n}), true)});
     Buckets buckets(parameters, {.alignment = 128});
     shard(buckets, comm, 0);
     for (const Slot& slot : buckets[0].slots) {

@@ -107,7 +107,8 @@ TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
       << "16 consecutive steps, then every second step up to 22";
 }
 
-// After T_v, which ends at step 45,178, refreshes are at h·1, h·3, h·7, …, h = 2,823, or at the first step of the interval.
+// After T_v, which ends at step 45,178, refreshes are at h·1, h·3, h·7, …, h = 2,823, or at the first step of the
+// interval.
 TEST(SyncSchedule, RefreshesBeginIntervalsAndDoubleTheirDistance) {
   SyncSchedule schedule({.warmup_steps = 12'500, .intervals = kDoubling, .doubling_steps = 32'678});
   const int64_t end = schedule.last_variance();

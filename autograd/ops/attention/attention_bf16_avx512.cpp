@@ -72,8 +72,12 @@ GODWIT_BF16 void product(int64_t m, int64_t n, int64_t pairs, const Words& a, co
 class Workspace {
  public:
   explicit Workspace(const std::shared_ptr<Pool>& pool) : pool_(pool) {}
-  Words words(int64_t rows, int64_t columns) { return {take<uint32_t>(rows * padded_stride(columns)), padded_stride(columns)}; }
-  Floats floats(int64_t rows, int64_t columns) { return {take<float>(rows * padded_stride(columns)), padded_stride(columns)}; }
+  Words words(int64_t rows, int64_t columns) {
+    return {take<uint32_t>(rows * padded_stride(columns)), padded_stride(columns)};
+  }
+  Floats floats(int64_t rows, int64_t columns) {
+    return {take<float>(rows * padded_stride(columns)), padded_stride(columns)};
+  }
 
  private:
   template <class T>
@@ -278,7 +282,9 @@ class Backward {
 
  private:
   Rows queries(const Tensor& x) const { return {head_->queries_of(x.data<bf16>()), call_.query_stride, call_.width}; }
-  Rows results(const Tensor& x) const { return {head_->results_of(x.data<bf16>()), head_->result_stride(), call_.width}; }
+  Rows results(const Tensor& x) const {
+    return {head_->results_of(x.data<bf16>()), head_->result_stride(), call_.width};
+  }
   Rows keys(const Tensor& x, int64_t first) const {
     return {head_->keys_of(x.data<bf16>()), call_.key_stride, call_.width, head_->attended.data() + first};
   }

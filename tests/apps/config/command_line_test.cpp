@@ -111,7 +111,8 @@ TEST(CommandLine, TheLastValueWins) {
   EXPECT_EQ(parse({"--set", "optimizer.lr=2", "--lr", "1"}).optimizer.number("lr"), 1);
   EXPECT_EQ(parse({"--lr", "1", "--set", "optimizer.lr=2", "--lr=3"}).optimizer.number("lr"), 3);
   EXPECT_EQ(parse({"--lr", "7", "--optimizer", "birder"}).optimizer.number("lr"), 7);
-  EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.number("weight_decay"), OptimizerConfig("adamw").number("weight_decay"));
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).optimizer.number("weight_decay"),
+            OptimizerConfig("adamw").number("weight_decay"));
   const std::string file = write_file(R"({"epochs": 9, "batch": 3, "optimizer": {"name": "adam", "lr": 5}})");
   const ImageConfig config = parse({"--epochs", "2", "--config", file});
   EXPECT_EQ(config.epochs, 2);
@@ -177,8 +178,8 @@ TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
       parse({"--set", "schedule.warmup_steps=7", "--set", "schedule.warmup_fraction=0.5"}).schedule;
   EXPECT_EQ(fraction.warmup_steps, 0);
   EXPECT_EQ(fraction.warmup_fraction, 0.5);
-  const ScheduleConfig shaped = parse({"--set", "schedule.warmup_power=2", "--set", "schedule.warmup_start=0.1", "--set",
-                                       "schedule.warmup_steps=7"})
+  const ScheduleConfig shaped = parse({"--set", "schedule.warmup_power=2", "--set", "schedule.warmup_start=0.1",
+                                       "--set", "schedule.warmup_steps=7"})
                                     .schedule;
   EXPECT_EQ(shaped.warmup_power, 2);
   EXPECT_EQ(shaped.warmup_start, 0.1);
@@ -217,7 +218,8 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--optimizer", "birdr"}), {"--optimizer", "birdr", "did you mean 'birder'?"});
   expect_parts(error({"--optimizer", "foo", "--optimizer", "adamw"}), {"no such optimizer 'foo'"});
   expect_parts(error({"--warmup-steps", "9"}), {"--set schedule.warmup_steps=VALUE"});
-  expect_parts(error({"--optimizer", "adam", "--set", "optimizer.eps=1e-60"}), {"above 0, also as float32, got '1e-60'"});
+  expect_parts(error({"--optimizer", "adam", "--set", "optimizer.eps=1e-60"}),
+               {"above 0, also as float32, got '1e-60'"});
   expect_parts(error({"--optimizer", "xyzzy"}), {"xyzzy", "available: sgd, sgdm"});
   expect_parts(error({"--exchange", "denze"}), {"denze", "dense"});
   expect_parts(error({"--set", "exchange.wire=f8"}), {"exchange.wire 'f8'", "f16"});
@@ -323,7 +325,8 @@ TEST(CommandLine, AScaleMayBeANumberOrText) {
   EXPECT_EQ(scale_of("0.5"), "0.5");
   expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": -1}})"), {"scale '-1'", "2^-60"});
   EXPECT_EQ(scale_of("\"2^19\""), "2^19");
-  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"), {"scale expects text or a number, got ["});
+  expect_parts(file_error(R"({"exchange": {"name": "loco", "scale": [1]}})"),
+               {"scale expects text or a number, got ["});
   expect_parts(file_error(R"({"run_dir": 3})"), {"run_dir expects text, got 3"});
 }
 

@@ -54,7 +54,8 @@ inline std::string error(const Words& words) {
 }
 
 inline std::string write_file(const std::string& text) {
-  const std::string path = testing::TempDir() + "/godwit_config_" + std::to_string(std::hash<std::string>()(text)) + ".json";
+  const std::string path =
+      testing::TempDir() + "/godwit_config_" + std::to_string(std::hash<std::string>()(text)) + ".json";
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }

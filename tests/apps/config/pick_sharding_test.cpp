@@ -8,7 +8,8 @@
 namespace godwit::apps {
 namespace pick_sharding_test {
 
-constexpr const char* kPicksHybrid = "exchange.sharding=auto picks hybrid: the 2 workers of each node divide the parameters";
+constexpr const char* kPicksHybrid =
+    "exchange.sharding=auto picks hybrid: the 2 workers of each node divide the parameters";
 
 // The configuration of train_gpt with the words of `flags`.
 ConfigPtr gpt(const std::string& flags) {
@@ -47,7 +48,8 @@ TEST(PickSharding, PicksHybridOnSeveralNodesOfSeveralWorkers) {
 }
 
 TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
-  const std::string nodes = "--nodes 2 --workers-per-node 2 ", none = "exchange.sharding=auto picks none instead of hybrid: ";
+  const std::string nodes = "--nodes 2 --workers-per-node 2 ",
+                    none = "exchange.sharding=auto picks none instead of hybrid: ";
   expect_sharding(nodes + "--optimizer birder", Sharding::none, none + "birder: clip.norm 1 with sharding hybrid");
   expect_sharding(nodes + "--optimizer birder --set clip.norm=0 --set optimizer.frozen=wte", Sharding::none,
                   none + "birder: frozen");
@@ -85,8 +87,10 @@ TEST(PickSharding, OtherProgramsKeepNone) {
 
 TEST(PickSharding, OptimizersThatCommunicateRefuseOtherKinds) {
   for (const auto& [flag, message] :
-       {std::pair{"exchange.sharding=zero1", "exchange.sharding: birder keeps state of all parameters, which only hybrid"},
-        {"exchange.parameter_wire=bf16", "parameter_wire bf16 applies to sharded parameters only, and sharding is none"}})
+       {std::pair{"exchange.sharding=zero1",
+                  "exchange.sharding: birder keeps state of all parameters, which only hybrid"},
+        {"exchange.parameter_wire=bf16",
+         "parameter_wire bf16 applies to sharded parameters only, and sharding is none"}})
     try {
       gpt(std::string("--optimizer birder --set ") + flag);
       ADD_FAILURE() << flag;

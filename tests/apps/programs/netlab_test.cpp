@@ -27,8 +27,8 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
   ASSERT_EQ(train(flags + " --optimizer birder --batch 4 --set log_every=1").exit_code, 0);
   const std::string whole = results(metrics()), weights = read_file(run_dir() / "weights.safetensors");
   fs::remove_all(run_dir());
-  const MpiOutcome outcome =
-      netlab("--hosts 3 --workers-per-node 2 --rate 200mbit --accept-any-rate -- " + train_ + " --max-steps 8 --run-dir run");
+  const MpiOutcome outcome = netlab("--hosts 3 --workers-per-node 2 --rate 200mbit --accept-any-rate -- " + train_ +
+                                    " --max-steps 8 --run-dir run");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(results(metrics()) == whole);
   EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);

@@ -208,7 +208,8 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_DOUBLE_EQ(all["computation_s"].get<double>(), metrics()[1]["computation_s"].get<double>());
   EXPECT_LT(all["results"][1]["seconds"], all["results"][0]["seconds"]);
   EXPECT_GT(all["results"][1]["pays_bit_s"][0][1], 10e6);
-  expect_says("--run run --batch 8", "--batch 8: the computation was measured with 4; leave --batch out, or add --step-ms");
+  expect_says("--run run --batch 8",
+              "--batch 8: the computation was measured with 4; leave --batch out, or add --step-ms");
   expect_says("--run run --model resnet50", "--model resnet50: the computation was measured with resnet20");
   EXPECT_EQ(predicted("--run run --model resnet50 --step-ms 70 --methods birder")["computation_s"], 0.07);
 }

@@ -117,7 +117,8 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
   EXPECT_EQ(continued_from(3).out.find(changed), std::string::npos);
   const std::string out = continued_from(3, "--seed 2 --set exchange.rank=1 --lr 0.25").out;
   const std::string notice =
-      changed + "exchange.rank 1 (was 2), optimizer.lr 0.25 (was 0.005), seed 2 (was 1); another seed changes the order";
+      changed +
+      "exchange.rank 1 (was 2), optimizer.lr 0.25 (was 0.005), seed 2 (was 1); another seed changes the order";
   EXPECT_NE(out.find(notice), std::string::npos) << out;
 }
 

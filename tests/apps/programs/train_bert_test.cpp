@@ -55,10 +55,10 @@ TEST_F(TrainBert, EveryTaskWritesARunDirectoryAndIsReproducible) {
 }
 
 TEST_F(TrainBert, EvaluationsReportTheMetricsOfTheirTask) {
-  for (const auto& [task, keys] : {std::pair{kPretrain, std::vector<std::string>{"test_loss", "mlm_loss", "mlm_accuracy",
-                                                                                 "nsp_accuracy"}},
-                                   {kSquad, {"em", "f1"}},
-                                   {kClassify, {"test_loss", "test_accuracy"}}}) {
+  for (const auto& [task, keys] :
+       {std::pair{kPretrain, std::vector<std::string>{"test_loss", "mlm_loss", "mlm_accuracy", "nsp_accuracy"}},
+        {kSquad, {"em", "f1"}},
+        {kClassify, {"test_loss", "test_accuracy"}}}) {
     done(task + "--max-steps 1");
     const json last = metrics().back();
     EXPECT_EQ(last.size(), 2 + keys.size()) << last;

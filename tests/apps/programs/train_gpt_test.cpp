@@ -58,7 +58,8 @@ TEST_F(TrainGpt, RunsAreReproducible) {
 }
 
 TEST_F(TrainGpt, RecomputedActivationsChangeNoBit) {
-  const std::string flags = "--nodes 2 --accumulation 2 --set log_every=1 --set model.dropout=0.2 --set model.recompute=";
+  const std::string flags =
+      "--nodes 2 --accumulation 2 --set log_every=1 --set model.dropout=0.2 --set model.recompute=";
   done(flags + "false");
   const std::string first = results(metrics());
   const std::string weights = read_file(run_dir() / "model/model.safetensors");
@@ -219,7 +220,8 @@ TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
   }
   const json in = json::parse(read_file(golden + "/config.json"));
   const json out = json::parse(read_file(run_dir() / "model/config.json"));
-  const std::set<std::string> not_written{"dtype", "pad_token_id", "pretraining_tp", "transformers_version", "use_cache"};
+  const std::set<std::string> not_written{"dtype", "pad_token_id", "pretraining_tp", "transformers_version",
+                                          "use_cache"};
   for (const auto& [key, value] : in.items())
     if (!not_written.contains(key)) {
       EXPECT_EQ(out.value(key, json("missing")), value) << key;
@@ -409,7 +411,8 @@ TEST_F(TrainGpt, AFineTunedFolderKeepsTheSettingsOfGeneration) {
   write_file(folder_ / "first/generation_config.json", generation);
   write_file(folder_ / "first/special_tokens_map.json", special);
   const auto fine_tune = [&](const std::string& to, const std::string& flags) {
-    const Outcome outcome = train("--data text.txt --init-weights first --context 16 --max-steps 1 " + flags, "--run-dir run");
+    const Outcome outcome =
+        train("--data text.txt --init-weights first --context 16 --max-steps 1 " + flags, "--run-dir run");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     fs::rename(run_dir() / "model", folder_ / to);
     fs::remove_all(run_dir());

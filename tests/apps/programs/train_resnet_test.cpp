@@ -27,7 +27,8 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find("replica checks: 5 passed"), std::string::npos) << "four steps and the end: " << outcome.out;
+  EXPECT_NE(outcome.out.find("replica checks: 5 passed"), std::string::npos)
+      << "four steps and the end: " << outcome.out;
   const std::vector<json> first = metrics();
   ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
   for (const char* key : {"step", "epoch", "loss", "lr", "samples_per_s", "step_s", "bytes_intra", "bytes_inter"})
@@ -98,8 +99,8 @@ TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
     for (const char* time : {"forward_s", "backward_s", "waiting_s", "compression_s", "communication_s", "update_s"})
       EXPECT_GT(line[time], 0) << time;
     double parts = 0;
-    for (const char* part : {"forward_s", "backward_s", "data_wait_s", "exposed_compression_s", "exposed_communication_s",
-                             "exposed_update_s", "idle_s", "other_s"})
+    for (const char* part : {"forward_s", "backward_s", "data_wait_s", "exposed_compression_s",
+                             "exposed_communication_s", "exposed_update_s", "idle_s", "other_s"})
       parts += line[part].get<double>();
     EXPECT_NEAR(parts, line["step_s"], 1e-6);
     EXPECT_LE(line["exposed_communication_s"], line["communication_s"]);

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 TEST(Consistency, NamesAHostWithAnotherBuild) {
   const auto check_builds = [](const std::string& of_rank_2) {
-    run_local({3, 1}, [&](Communicator& comm) { check_same_build(*comm.world, comm.rank == 2 ? of_rank_2 : "sources 1"); });
+    run_local({3, 1},
+              [&](Communicator& comm) { check_same_build(*comm.world, comm.rank == 2 ? of_rank_2 : "sources 1"); });
   };
   check_builds("sources 1");
   const std::string error = error_of([&] { check_builds("sources 2"); });
@@ -27,7 +28,8 @@ TEST(Consistency, NamesAHostWithAnotherBuild) {
 
 // The function that cmake/SourceHash.cmake writes for these sources.
 std::string hash_of(const TempFolder& folder) {
-  const std::string line = "cmake -D SOURCE=" + folder.str() + " -D 'FOLDERS=apps;comm' -D OUT=" + (folder / "hash.cpp") +
+  const std::string line = "cmake -D SOURCE=" + folder.str() +
+                           " -D 'FOLDERS=apps;comm' -D OUT=" + (folder / "hash.cpp") +
                            " -P " GODWIT_SOURCE_DIR "/cmake/SourceHash.cmake";
   EXPECT_EQ(std::system(line.c_str()), 0);
   const Bytes text = read(folder / "hash.cpp");

@@ -19,7 +19,8 @@ int64_t needed(Sharding sharding) {
       check_host_memory(config, comm, "model x", 1000, bytes);
       return bytes;
     } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("model x: 1000 parameters with their gradients take "), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("model x: 1000 parameters with their gradients take "),
+                std::string::npos);
     }
   }
   return -1;

@@ -39,7 +39,8 @@ TEST(Linear, GradientsOfASharedInput) {
 
 TEST(Linear, AgreesWithTheDefinitionInBothTypes) {
   for (DType dtype : {DType::f32, DType::f64})
-    for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}, {40, 128, 192}}) {
+    for (const auto& [n, in, out] :
+         {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}, {40, 128, 192}}) {
       const Tensor x = random_tensor({n, in}, dtype, 1), w = random_tensor({out, in}, dtype, 2);
       const Tensor b = random_tensor({out}, dtype, 3);
       const Tensor y = ops::linear(Var(x), Var(w), Var(b)).value();
@@ -82,7 +83,8 @@ TEST(Linear, Float32GradientsAgreeWithFloat64) {
 // Rounding of k products summed in any order: k · 2⁻²⁴ · Σ|a·b|. A bfloat16 result adds the rounding of its weights and
 // of itself, 2⁻⁸ each, and their product.
 TEST(Linear, Bfloat16AgreesWithFloat64) {
-  for (const auto& [n, in, out] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}, {40, 128, 192}})
+  for (const auto& [n, in, out] :
+       {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {16, 64, 10}, {33, 129, 65}, {40, 128, 192}})
     for (bool with_bias : {false, true}) {
       const Tensor x = random_tensor({n, in}, DType::f32, 1).to(DType::bf16);
       const Tensor dy = random_tensor({n, out}, DType::f32, 4).to(DType::bf16);

@@ -39,12 +39,14 @@ TEST(BlockLayout, Pitfall14BlocksDoNotDependOnBucketsOrSegments) {
   for (const int64_t block : {0, 1, 16, 64}) {
     const std::set<int64_t> expected = global_starts(buckets_of(sizes), block, 1);
     for (const int64_t bytes : {4, 400, 700})
-      for (const int segments : {1, 3, 8}) EXPECT_EQ(global_starts(buckets_of(sizes, bytes), block, segments), expected);
+      for (const int segments : {1, 3, 8})
+        EXPECT_EQ(global_starts(buckets_of(sizes, bytes), block, segments), expected);
   }
 }
 
 TEST(BlockLayout, SegmentsCoverAllBlocksInOrder) {
-  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{1}, {5}, {100, 1, 64, 152}, {1000, 1}, {1, 1000}, {0, 3}})
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{1}, {5}, {100, 1, 64, 152}, {1000, 1}, {1, 1000}, {0, 3}})
     for (const int64_t block : {0, 1, 7, 32})
       for (const int segments : {1, 2, 3, 8}) {
         const Buckets buckets = buckets_of(sizes);

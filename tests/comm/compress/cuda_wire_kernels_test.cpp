@@ -63,7 +63,8 @@ TEST_F(CudaWire, HalvesMatchTheCpu) {
         auto values = random_values<float>(3 * n, 3);
         values[0] = kInfinity;
         const Tensor on_x = Tensor::of(values, {3 * n}), x = on_x.to(kCpu);
-        const Tensor on_halves = to_half(device(), on_x, wire, "test"), halves = to_half(Cpu{}, x, wire, "test").to(kCpu);
+        const Tensor on_halves = to_half(device(), on_x, wire, "test"),
+                     halves = to_half(Cpu{}, x, wire, "test").to(kCpu);
         const auto bytes = [](const Tensor& t) {
           const Tensor here = t.to(kCpu);
           const auto* at = static_cast<const uint8_t*>(here.address());

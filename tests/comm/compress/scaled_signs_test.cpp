@@ -20,7 +20,8 @@ GODWIT_EVERY_TARGET(ScaledSignsOn);
 
 // A message of n values in blocks: scales, then `gap` unrelated bits, then signs.
 struct Layout {
-  Layout(int64_t values, int64_t block, int64_t gap) : n(values), size(block), first(32 * ((n + size - 1) / size) + gap) {
+  Layout(int64_t values, int64_t block, int64_t gap)
+      : n(values), size(block), first(32 * ((n + size - 1) / size) + gap) {
     for (int64_t at = 0; at < n; at += size) tiles.add(at, std::min(size, n - at), first + at, at / size, at / size);
   }
   int64_t words() const { return (first + n + 31) / 32; }
@@ -72,7 +73,8 @@ void check(const Layout& layout, int senders, SignScale kind) {
   }
   Values y(n);
   for (size_t i = 0; i < n; ++i) {
-    for (int s = 0; s < senders; ++s) y[i] += layout.value(messages.data() + s * layout.words(), static_cast<int64_t>(i));
+    for (int s = 0; s < senders; ++s)
+      y[i] += layout.value(messages.data() + s * layout.words(), static_cast<int64_t>(i));
     y[i] = y[i] / static_cast<float>(senders) + e[i];
   }
   std::vector<uint32_t> words(static_cast<size_t>(layout.words()));

@@ -73,7 +73,9 @@ TEST_P(WireKernelsOn, TopKMatchesSorting) {
         return std::abs(x[static_cast<size_t>(a)]) > std::abs(x[static_cast<size_t>(b)]);
       });
       std::vector<float> expected(x.size()), back(x.size());
-      for (int64_t j = 0; j < (n + 99) / 100; ++j) expected[static_cast<size_t>(order[static_cast<size_t>(j)])] = x[static_cast<size_t>(order[static_cast<size_t>(j)])];
+      for (int64_t j = 0; j < (n + 99) / 100; ++j)
+        expected[static_cast<size_t>(order[static_cast<size_t>(j)])] =
+            x[static_cast<size_t>(order[static_cast<size_t>(j)])];
       std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)));
       compressor->encode(x.data(), n, {}, code.data());
       compressor->decode(code.data(), n, back.data());

@@ -279,7 +279,8 @@ TEST(ErrorFeedbackAllReduce, Pitfall26NamesTheNonFiniteParameter) {
           collective.mean(buckets[0], buckets[0].grad, buckets[0].grad, comm, 7);
         });
       });
-      EXPECT_NE(error.find("test: step 7: the value sent for 'a', including the error feedback, is "), std::string::npos)
+      EXPECT_NE(error.find("test: step 7: the value sent for 'a', including the error feedback, is "),
+                std::string::npos)
           << error;
       if (!std::isfinite(bad)) {
         EXPECT_NE(error.find("at element 20"), std::string::npos) << error;

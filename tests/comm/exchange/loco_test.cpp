@@ -274,8 +274,9 @@ TEST(Loco, Pitfall17TheGainAppliesToTheNewError) {
   std::vector<int8_t> e{0};
   uint32_t word = 0;
   const auto step = [&](float gain, bool reset) {
-    EXPECT_TRUE(loco::encode(g.data(), e.data(), 1, {16, 64, 64}, {4, gain, 1 - gain, INFINITY, false, reset}, {}, 0, &word)
-                    .finite);
+    EXPECT_TRUE(
+        loco::encode(g.data(), e.data(), 1, {16, 64, 64}, {4, gain, 1 - gain, INFINITY, false, reset}, {}, 0, &word)
+            .finite);
   };
   step(0.25f, false);  // h = 0.7 steps gives code 1; the error is −0.3 steps, i.e. −1.2 units, times the gain 0.25
   EXPECT_EQ(word, 1u);
@@ -339,8 +340,8 @@ void check_codes(int bits, bool random, int64_t n, float factor = 1) {
     saturated += bits > 1 && whole != code;
     zero += bits > 1 && code == 0;
   }
-  const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, before, after}, {bits, 1 - old, old, clip, random, false},
-                                           rng, kElement, words.data());
+  const loco::Counts counts = loco::encode(g.data(), e.data(), n, {s, before, after},
+                                           {bits, 1 - old, old, clip, random, false}, rng, kElement, words.data());
   EXPECT_EQ(words, expected) << n << " values of " << bits << " bits";
   EXPECT_EQ(e, left) << n << " values of " << bits << " bits";
   EXPECT_EQ(counts.saturated, saturated);
@@ -380,9 +381,10 @@ TEST_P(LocoCodesOn, AreClampedForAnyFiniteValue) {
   const std::vector<int> codes{7, -8, 7, -8, 7, 7, -8, -8, 0, 0, 2, 0, 0};
   std::vector<int8_t> e(g.size());
   std::vector<uint32_t> words(2);
-  const loco::Counts counts =
-      loco::encode(g.data(), e.data(), std::ssize(g), {1, 1, 1}, {4, 1, 0, INFINITY, false, false}, {}, 0, words.data());
-  for (size_t i = 0; i < g.size(); ++i) EXPECT_EQ(words[i / 8] >> (4 * (i % 8)) & 15, static_cast<uint32_t>(codes[i]) & 15) << g[i];
+  const loco::Counts counts = loco::encode(g.data(), e.data(), std::ssize(g), {1, 1, 1},
+                                           {4, 1, 0, INFINITY, false, false}, {}, 0, words.data());
+  for (size_t i = 0; i < g.size(); ++i)
+    EXPECT_EQ(words[i / 8] >> (4 * (i % 8)) & 15, static_cast<uint32_t>(codes[i]) & 15) << g[i];
   EXPECT_EQ(counts.saturated, 6) << "7.5 rounds to 8, -8.5 to -8";
   EXPECT_EQ(counts.zero, 4);
   EXPECT_EQ(e[0], 127);
@@ -406,14 +408,18 @@ TEST_P(LocoCodesOn, RefuseNonFiniteValues) {
       g[static_cast<size_t>(at)] = bad;
       std::vector<int8_t> e(g.size());
       std::vector<uint32_t> words(5);
-      EXPECT_FALSE(loco::encode(g.data(), e.data(), 33, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
+      EXPECT_FALSE(
+          loco::encode(g.data(), e.data(), 33, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite)
+          << at;
     }
   for (const size_t at : {0, 1023, 1500, 2999}) {  // in any cache-sized piece
     Values g(3000, 1.0f);
     g[at] = NAN;
     std::vector<int8_t> e(g.size());
     std::vector<uint32_t> words(375);
-    EXPECT_FALSE(loco::encode(g.data(), e.data(), 3000, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite) << at;
+    EXPECT_FALSE(
+        loco::encode(g.data(), e.data(), 3000, {1, 1, 1}, {4, 1, 0, 1, false, false}, {}, 0, words.data()).finite)
+        << at;
   }
 }
 
@@ -427,7 +433,11 @@ TEST_P(LocoCodesOn, SumsAreExact) {
         // All codes at the minimum, all at the maximum (with one bit −1 and 1), and random codes.
         for (const int kind : {0, 1, 2}) {
           for (uint32_t& word : words)
-            word = kind == 2 ? random.next() : (bits == 8 ? 0x80808080u : bits == 4 ? 0x88888888u : 0u) ^ (kind == 1 ? ~0u : 0u);
+            word = kind == 2 ? random.next()
+                             : (bits == 8   ? 0x80808080u
+                                : bits == 4 ? 0x88888888u
+                                            : 0u) ^
+                                   (kind == 1 ? ~0u : 0u);
           std::vector<int32_t> sums(static_cast<size_t>(n)), expected(static_cast<size_t>(n));
           loco::sum_codes(words.data(), stride, senders, bits, n, sums.data());
           for (int64_t i = 0; i < n; ++i) {
@@ -454,7 +464,9 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
             std::string::npos)
       << error;
   EXPECT_NE(error.find("set it to auto"), std::string::npos);
-  const GradientOf rare = [](int rank, int64_t t, int64_t i, float x) { return i % 500 ? 0 : gradient(rank, t, i + 1, x); };
+  const GradientOf rare = [](int rank, int64_t t, int64_t i, float x) {
+    return i % 500 ? 0 : gradient(rank, t, i + 1, x);
+  };
   EXPECT_NE(error_of([&] { run_loco(plan, rare); }).find("100 % of this worker's nonzero codes are saturated"),
             std::string::npos)
       << "values without a gradient must not count as unsaturated";
@@ -466,7 +478,8 @@ TEST(Loco, Pitfall16AScaleThatSaturatesIsRefusedOrReported) {
   plan.config.set("scale", "auto");
   const std::string summary = run_loco(plan).summary;
   EXPECT_EQ(summary.find("warning"), std::string::npos) << summary;
-  EXPECT_TRUE(summary.starts_with("loco: ") && summary.find(" of the values saturated, ") != std::string::npos) << summary;
+  EXPECT_TRUE(summary.starts_with("loco: ") && summary.find(" of the values saturated, ") != std::string::npos)
+      << summary;
 }
 
 TEST(Loco, LowBitsDoNotHideNonFiniteGradients) {
@@ -475,7 +488,8 @@ TEST(Loco, LowBitsDoNotHideNonFiniteGradients) {
       ExchangePlan plan = loco_plan(scale);
       plan.topology = {2, 1};
       const std::string error = error_of([&] {
-        run_loco(plan, [&](int rank, int64_t t, int64_t i, float) { return rank == 1 && t == 2 && i == 200 ? bad : 0.1f; });
+        run_loco(plan,
+                 [&](int rank, int64_t t, int64_t i, float) { return rank == 1 && t == 2 && i == 200 ? bad : 0.1f; });
       });
       EXPECT_NE(error.find("loco: step 2: the gradient of 'p4' is"), std::string::npos) << error;
     }

@@ -93,15 +93,16 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
       expect_failure("stopped", "phase 'gradients': timeout: rank 1 did not join within 5 s; rank 1 does not answer\n");
   EXPECT_GE(stopped.seconds, 5);
   // Ranks that wait for another waiting rank report nothing.
-  const MpiOutcome barrier =
-      expect_failure("stopped_before_barrier", ": timeout: rank 1 did not join within 5 s; rank 1 does not answer\n", 12);
+  const MpiOutcome barrier = expect_failure("stopped_before_barrier",
+                                            ": timeout: rank 1 did not join within 5 s; rank 1 does not answer\n", 12);
   EXPECT_EQ(barrier.err.find("did not join", barrier.err.find("did not join") + 1), std::string::npos) << barrier.err;
 }
 
 TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {
   if (const std::string reason = no_netlab(); !reason.empty()) GTEST_SKIP() << reason;
-  const MpiOutcome outcome = netlab(
-      "--hosts 4 --rate 40mbit --measure 0.5 --accept-any-rate -- " + (kRanks + std::string("--gtest_filter=*FillsTheLine")), folder_);
+  const MpiOutcome outcome = netlab("--hosts 4 --rate 40mbit --measure 0.5 --accept-any-rate -- " +
+                                        (kRanks + std::string("--gtest_filter=*FillsTheLine")),
+                                    folder_);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("AnAllReduceFillsTheLine ("), std::string::npos) << outcome.out << outcome.err;
 }

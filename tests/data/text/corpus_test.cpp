@@ -84,7 +84,8 @@ TEST(Corpus, HoldsOutEveryNthDocument) {
   EXPECT_EQ(documents_of(rest), (Documents{{"a", "b"}, {"d"}, {"g"}}));
   EXPECT_EQ(documents_of(held), (Documents{{"c"}, {"e", "f"}}));
   EXPECT_THAT(error_of([] { Corpus("a\nb", Sentences::lines).hold_out(2); }), HasSubstr("1 document"));
-  EXPECT_THAT(error_of([] { Corpus("a\n\nb", Sentences::lines).hold_out(1); }), HasSubstr("hold_out is 1, expected at least 2"));
+  EXPECT_THAT(error_of([] { Corpus("a\n\nb", Sentences::lines).hold_out(1); }),
+              HasSubstr("hold_out is 1, expected at least 2"));
 }
 
 TEST(Corpus, ReadsFiles) {

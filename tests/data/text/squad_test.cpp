@@ -169,7 +169,8 @@ TEST(Squad, ReadsTheRealDatasets) {
 // Reading time must be linear in the number of questions.
 TEST(Squad, ReadsManyQuestionsInLinearTime) {
   std::string questions;
-  for (int i = 0; i < 100000; ++i) questions += (i ? "," : "") + question(std::to_string(i), "Why?", answer("rained", "3"));
+  for (int i = 0; i < 100000; ++i)
+    questions += (i ? "," : "") + question(std::to_string(i), "Why?", answer("rained", "3"));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(parse(file(article("It rained.", questions))).questions.size(), 100000u);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << "expected 0.3 s";

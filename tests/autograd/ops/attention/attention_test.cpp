@@ -89,8 +89,9 @@ TEST(Attention, EqualsTheDefinition) {
       for (const std::string kind : {"all", "masked", "causal"}) {
         const Tensor q = random_tensor(s.q(), DType::f32, 1), k = random_tensor(s.k(), DType::f32, 2);
         const Tensor v = random_tensor(s.k(), DType::f32, 3);
-        const Tensor mask =
-            kind == "masked" ? mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return (j + b) % 7 != 2; }) : Tensor();
+        const Tensor mask = kind == "masked"
+                                ? mask_of(s.batch, s.keys, [](int64_t b, int64_t j) { return (j + b) % 7 != 2; })
+                                : Tensor();
         const AttentionOptions options{.dropout = dropout, .key = kDraws, .causal = kind == "causal"};
         const auto expected = oracle({q, k, v}, mask, options);
         auto run = [&](DType dtype) {
