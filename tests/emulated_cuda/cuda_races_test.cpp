@@ -8,7 +8,7 @@
 #include "tests/emulated_cuda/races.h"
 
 namespace godwit {
-namespace cuda_races_test {
+namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -219,5 +219,5 @@ TEST_F(EmulatedRaces, UndefinedBehaviorEndsTheProcessToo) {
   EXPECT_DEATH(race(misaligned_kernel, false), "misaligned address");
 }
 
-}  // namespace cuda_races_test
+}  // namespace
 }  // namespace godwit
