@@ -114,7 +114,7 @@ class Loco : public Exchange {
     std::string text =
         detail::concat(name_, ": ", percent(saturated), " of the values saturated, ", percent(zero), " were sent as 0");
     if (fixed_scale_ == 0) return text;
-    // Most gradients may be 0, such as those of absent words, so only nonzero gradients show whether the scale is too
+    // Most gradients may be 0, such as for absent words, so only nonzero gradients show whether the scale is too
     // large.
     const bool large = saturated > 0.01 || saturated > 0.5 * (1 - zero);
     if (large || zero > 0.99)

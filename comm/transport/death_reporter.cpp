@@ -32,7 +32,7 @@ bool spawn(const std::string& who, int pipe, int phase) {
   return error == 0;
 }
 
-// A descriptor above those of the child, so that one dup2() does not close the source of the other.
+// Moves a descriptor above kPhase, so that one dup2() does not close the source of the other.
 int move_up(int descriptor) {
   const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, kPhase + 1);
   ::close(descriptor);

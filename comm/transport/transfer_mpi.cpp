@@ -149,7 +149,7 @@ int Transfer::peer_at(int distance) const {
   return (members_.rank + distance + size) % size;
 }
 
-// Sends the description to the member at `distance` and receives that of the member at −distance. A member that makes
+// Sends the description to the member at `distance` and receives one from the member at −distance. A member that makes
 // another call may send data behind its description, so each receive has room for kFew bytes of data.
 void Transfer::describe(int distance, int64_t row, const Piece& piece, const Piece& behind) {
   constexpr int64_t kRoom = sizeof(Header) + kFew;

@@ -395,7 +395,7 @@ class Backward {
   Floats s_ = memory_.floats(kQueryBlock, kKeyBlock), ds_ = memory_.floats(kQueryBlock, kKeyBlock);
   Words p2_ = memory_.words(kQueryBlock / 2, kKeyBlock), ds2_ = memory_.words(kQueryBlock / 2, kKeyBlock);
   Words dsw_ = memory_.words(kQueryBlock, kKeyBlock / 2);
-  // Number of keys whose gradients are in memory: all keys if several heads share them, otherwise those of a block.
+  // Number of keys whose gradients are in memory: all keys if several heads share them, otherwise the keys of a block.
   int64_t summed_ = call_.group() > 1 ? up(call_.keys, kTileRows) : kKeyBlock;
   Floats dk_ = memory_.floats(summed_, call_.width), dv_ = memory_.floats(summed_, call_.width);
   std::vector<uint32_t> words_[2];

@@ -1,6 +1,6 @@
 // Kernels whose warps share the rows of the block, so that wide heads fit 128 registers per thread. Each warp computes
-// a part of a tile of scores, and writes probabilities or gradients of scores to shared memory. It then reads those of
-// all warps, and adds their products with a part of the columns to its sums.
+// a part of a tile of scores, and writes probabilities or gradients of scores to shared memory. It then reads the
+// values of all warps, and adds their products with a part of the columns to its sums.
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "autograd/ops/attention/cuda/attention_softmax.h"
 
