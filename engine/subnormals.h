@@ -1,9 +1,6 @@
 // FlushSubnormals: arithmetic without subnormal numbers (magnitude below 2^-126 in float32).
 #pragma once
 #include <cstdint>
-#include <optional>
-
-#include "engine/context.h"
 
 namespace godwit {
 
@@ -34,30 +31,6 @@ class FlushSubnormals {
 #elif defined(__aarch64__)
   uint64_t saved_;
 #endif
-};
-
-// FlushSubnormals on the calling thread and on the threads of its parallel loops, which libraries use too. Objects of
-// one thread must not overlap.
-class FlushSubnormalsInTeam {
- public:
-  FlushSubnormalsInTeam() {
-    for_each_thread([] { flush_.emplace(); });
-  }
-  ~FlushSubnormalsInTeam() {
-    for_each_thread([] { flush_.reset(); });
-  }
-  FlushSubnormalsInTeam(const FlushSubnormalsInTeam&) = delete;
-  FlushSubnormalsInTeam& operator=(const FlushSubnormalsInTeam&) = delete;
-
- private:
-  template <class F>
-  static void for_each_thread(const F& f) {
-    const int threads = context().threads;
-    if (threads == 1) return f();
-#pragma omp parallel num_threads(threads)
-    f();
-  }
-  static inline thread_local std::optional<FlushSubnormals> flush_;
 };
 
 }  // namespace godwit
