@@ -425,7 +425,8 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
         if (with.state.contains({"v_fresh", 0})) {  // v̂_fresh starts at v̂ of step 35 and then averages
           const double fresh = with.state.at({"v_fresh", 0})[j] / (1 - std::pow(0.999, 60));
           EXPECT_GT(std::sqrt(fresh), 0.5 * size) << j;
-          EXPECT_LT(std::sqrt(fresh), 8 * size) << j << ", signs are noisy";
+          // Observed: 6.7. Signs add noise to ĝ after the value wakes, with an empty error feedback of the worker.
+          EXPECT_LT(std::sqrt(fresh), 8 * size) << j;
         }
       } else if (j >= 152 && j < 216) {
         EXPECT_GT(v[j], 1000 * frozen[j]);
