@@ -24,6 +24,7 @@ import threading
 root = pathlib.Path(__file__).resolve().parent.parent.parent
 STEP = 2  # factor between neighboring learning rates
 PATIENCE = 1800  # seconds that a worker waits for others; a run at low priority can stand still for minutes
+ON_GPU = "--device cuda --set share_gpu=true"  # of runs with --gpu
 ZEROPP = {"zeropp", "loco_zeropp"}  # exchanges whose rows have the note
 ZEROPP_NOTE = ("Without the secondary shards of ZeRO++ within a node (hpZ); gradients take one hop instead of the two of ZeRO++ (qgZ): "
                "[differences](methods/exchanges_zeropp.md#differences-from-zero).")
@@ -60,8 +61,15 @@ class Rows:
                 writer.writerow(row)
 
 
+def on_any_device(command):
+    """The command of a row without the flags of --gpu."""
+    return command.replace(f" {ON_GPU}", "")
+
+
 def short_commit(name):
-    """The short hash of a commit of the checkout. Ends the program if there is none of this name."""
+    """The short hash of a commit of the checkout. Ends the program if there is none of this name. Without a repository, the name."""
+    if not (root / ".git").exists():
+        return name
     result = subprocess.run(["git", "rev-parse", "--short", "--verify", f"{name}^{{commit}}"], cwd=root, capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{name}: no such commit in {root}")
@@ -92,6 +100,8 @@ class Run:
         self.flags = [*table.flags, *table.methods[method][1], "--lr", f"{rate:g}", "--seed", str(seed)]
         if validates:
             self.flags += table.validation
+        if table.on_gpu:
+            self.flags += ON_GPU.split()
 
     def row(self):
         return self.table.rows.rows.get(Rows.key(self.labels))
@@ -151,7 +161,7 @@ class Table:
         self.most_rates = most_rates
         self.folder = root / "runs" / "tables" / name
         self.rows = Rows(root / "docs" / "tables" / f"{name}.csv")
-        self.folders, self.commit = {}, ""
+        self.folders, self.commit, self.on_gpu = {}, "", False
 
     def choose(self, method):
         """The rates tried, with the metric on validation data. Extends the grid until the best rate has a neighbor on each side."""
@@ -194,6 +204,7 @@ class Table:
                 parser.add_argument(flag, type=lambda path: pathlib.Path(path).resolve(), help=f"folder with {content}")
         parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]; needs --commit")
         parser.add_argument("--commit", metavar="HASH", help="commit from which --programs were built, for the rows")
+        parser.add_argument("--gpu", action="store_true", help="train on a GPU, which all workers share")
         parser.add_argument("--repeat", action="store_true", help="train the rows of the table again and print old and new values; changes no file of docs")
         parser.add_argument("--lr", type=float, help="with --repeat: another learning rate than that of the table")
         parser.add_argument("--flags", type=shlex.split, default=[], help="with --repeat: further flags of the program, as one word")
@@ -205,6 +216,7 @@ class Table:
         if unknown:
             parser.error(f"no such method: {', '.join(sorted(unknown))}; available: {', '.join(self.methods)}")
         self.only_prints = arguments.print or arguments.plot or arguments.repeat
+        self.on_gpu = arguments.gpu
         if arguments.programs and not (arguments.commit or self.only_prints or arguments.check):
             parser.error("--programs needs --commit HASH, the commit from which they were built: the rows name it")
         if (arguments.lr or arguments.flags) and not arguments.repeat:
@@ -255,12 +267,13 @@ class Table:
         methods = [Run(self, method, rate, 1, self.validation is not None) for method, (rate, _) in self.methods.items()]
         commands = [run.command() for run in methods]
         for row in self.rows.rows.values():
-            commands.append(row["command"])
+            command = on_any_device(row["command"])
+            commands.append(command)
             if row["method"] not in self.methods:
                 sys.exit(f"{self.rows.path}: method {row['method']}: bench/tables/{self.name}.py has no such method")
             now = Run(self, row["method"], float(row["lr"]), int(row["seed"]), row["data"] == "validation").command()
-            if row["command"] != now:
-                sys.exit(f"{self.rows.path}: {row['method']}, rate {row['lr']}, seed {row['seed']}: the command is\n{row['command']}\n"
+            if command != now:
+                sys.exit(f"{self.rows.path}: {row['method']}, rate {row['lr']}, seed {row['seed']}: the command is\n{command}\n"
                          f"but bench/tables/{self.name}.py runs\n{now}")
         if refused := refusals(commands, self.programs):
             sys.exit(f"{self.name}: " + "\n".join(refused))
@@ -295,7 +308,9 @@ class Table:
             print(f"| {method}{note} | {mean}{count} | {difference} | {shown} | {f'{sent[0]:,.0f}' if sent else '–'} |")
         if any(ZEROPP & set(self.methods[method][1]) for method in started):
             print(f"\n¹ {ZEROPP_NOTE}")
-        print(f"\n`bench/tables/{self.name}.py`: {len(self.rows.rows)} runs, {sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.",
+        on_gpu = sum(ON_GPU in row["command"] for row in self.rows.rows.values())
+        print(f"\n`bench/tables/{self.name}.py{' --gpu' if on_gpu == len(self.rows.rows) else ''}`: {len(self.rows.rows)} runs{f', {on_gpu} of them on a GPU' if 0 < on_gpu < len(self.rows.rows) else ''}, "
+              f"{sum(float(row['core_seconds']) for row in self.rows.rows.values()) / 3600:.1f} core-hours.",
               f"Not run: {', '.join(sorted(results.keys() - started.keys()))}." if len(started) < len(results) else "")
 
     def plot(self, results):

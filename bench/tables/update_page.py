@@ -66,7 +66,7 @@ def problems(pages, programs):
                 continue
             elif match[2] != printed(match[1]):
                 yield f"{page}: the table {match[1]} is not what bench/tables/{match[1]}.py --print prints; run bench/tables/update_page.py"
-            elif f"`bench/tables/{match[1]}.py`" not in match[2]:
+            elif f"`bench/tables/{match[1]}.py" not in match[2]:
                 yield f"{page}: the table {match[1]} does not name its script"
     if arguments.only:
         return
