@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/settings.h"
 #include "bench/measure.h"
+#include "bench/settings.h"
 #include "comm/exchange/method.h"
 #include "comm/parallel/scheduler.h"
 #include "engine/gpu.h"

@@ -67,9 +67,7 @@ def on_any_device(command):
 
 
 def short_commit(name):
-    """The short hash of a commit of the checkout. Ends the program if there is none of this name. Without a repository, the name."""
-    if not (root / ".git").exists():
-        return name
+    """The short hash of a commit of the checkout. Ends the program if there is none of this name."""
     result = subprocess.run(["git", "rev-parse", "--short", "--verify", f"{name}^{{commit}}"], cwd=root, capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{name}: no such commit in {root}")

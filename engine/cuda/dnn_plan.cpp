@@ -6,6 +6,7 @@ namespace godwit {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes
+constexpr int64_t kChannelUnit = 8;
 
 // cuDNN's identifiers of one kind of operation.
 struct Names {
@@ -173,6 +174,10 @@ DnnDescriptor ConvolutionPlan::operation_graph(const ConvolutionProblem& problem
   std::vector<DnnDescriptor> operations;
   const DnnDescriptor w = tensor_descriptor(kDnnW, problem.w);
   if (problem.what == Convolution::backward_filter && problem.w.dtype == DType::f32 && problem.y.dtype == DType::bf16) {
+    // With 4 channels, cuDNN 9.19 computed wrong values on an H200 (2026-11-27), without an error.
+    if (problem.x.extents[3] % kChannelUnit != 0 || problem.y.extents[3] % kChannelUnit != 0)
+      throw DnnNotSupported(
+          "cuDNN's float32 filter gradients of bfloat16 images are wrong unless channels are multiples of 8");
     const DnnDescriptor wide = tensor_descriptor(kDnnWideW, problem.w, true);
     operations.push_back(convolution_operation(problem, wide));
     operations.push_back(copy_operation(wide, w));
