@@ -171,6 +171,15 @@ TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16LayersHaveTensorCoresExceptTheS
   }
 }
 
+// cuDNN plans them, but computes wrong values.
+TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16ImagesNeedChannelsInMultiplesOf8) {
+  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 8}, {8, 4}, {12, 12}}) {
+    const ConvolutionProblem problem =
+        problem_of({9, in, out, 3, 1}, Convolution::backward_filter, DType::bf16, DType::f32, false);
+    EXPECT_THAT(ConvolutionPlan({.properties = &properties_}, problem).lacks(), testing::HasSubstr("multiples of 8"));
+  }
+}
+
 TEST_P(DnnPlans, FactorsOfTwoTypesAreRefused) {
   const ConvolutionProblem problem =
       problem_of({56, 64, 64, 3, 1}, Convolution::forward, DType::bf16, DType::f32, false);
