@@ -105,27 +105,13 @@ struct Inputs {
 
 // Channels that are not multiples of 8, the unit of cuDNN's tensor-core engines, on one or both sides.
 std::vector<Case> channel_cases() {
+  const std::vector<std::pair<int64_t, int64_t>> in_and_out{{2, 6},   {4, 4},   {4, 8},   {4, 12},  {8, 4},  {8, 8},
+                                                            {8, 10},  {8, 12},  {8, 24},  {10, 8},  {12, 4}, {12, 8},
+                                                            {12, 20}, {16, 20}, {20, 16}, {36, 64}, {40, 8}, {64, 36}};
   std::vector<Case> cases;
-  for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 4},
-                                {4, 12},
-                                {12, 4},
-                                {12, 20},
-                                {2, 6},
-                                {4, 8},
-                                {8, 4},
-                                {8, 12},
-                                {12, 8},
-                                {8, 10},
-                                {10, 8},
-                                {16, 20},
-                                {20, 16},
-                                {64, 36},
-                                {36, 64},
-                                {8, 8},
-                                {8, 24},
-                                {40, 8}})
-    for (const int64_t kernel : {1, 3})
-      cases.push_back({{2, 6, 9, in}, {out, kernel, kernel, in}, {.padding = kernel / 2}});
+  for (const auto& [in, out] : in_and_out)
+    for (const int padding : {0, 1})
+      cases.push_back({{2, 6, 9, in}, {out, 2 * padding + 1, 2 * padding + 1, in}, {.padding = padding}});
   return cases;
 }
 
