@@ -27,7 +27,8 @@ struct Settings {
       const std::string argument = argv[i];
       const size_t equals = argument.find('=');
       check(equals != std::string::npos && values.contains(argument.substr(0, equals)), "'", argument,
-            "' is unknown; expected one of batch= length= heads= width= filled= causal= dropout= dtype= device= threads= rounds=");
+            "' is unknown; expected one of batch= length= heads= width= filled= causal= dropout= dtype= device= threads= "
+            "rounds=");
       values[argument.substr(0, equals)] = argument.substr(equals + 1);
     }
   }
