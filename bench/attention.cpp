@@ -47,6 +47,7 @@ struct Attention {
           Tensor(shape, dtype),           Tensor({shape[0], shape[2], shape[1]}, compute_dtype(dtype))},
         options{.dropout = dropout, .key = {.seed = 1}, .causal = causal},
         d{random_tensor(shape, dtype, 4), Tensor(shape, dtype), Tensor(shape, dtype), Tensor(shape, dtype)} {
+    t.kept = attention_kept(t, options);
     if (filled == 100) return;
     std::vector<uint8_t> mask(static_cast<size_t>(shape[0] * shape[1]));
     for (size_t i = 0; i < mask.size(); ++i)

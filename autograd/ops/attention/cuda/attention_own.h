@@ -50,7 +50,12 @@ class OwnRows {
                      int64_t of_block, Memory& memory)
       : OwnRows(call, rows, x, first, flip) {
     if constexpr (kShared) {
-      TileRows<typename Of::All>(call, rows, x).load(of_block, lowest(rows.length - of_block), memory.chunks);
+      const TileRows<typename Of::Own> of_block_rows(call, rows, x);
+#pragma unroll
+      for (int row = 0; row < Of::kOwnRows; row += 64) {
+        const int64_t at = of_block + row;
+        of_block_rows.load(at, at < rows.length ? lowest(rows.length - at) : 0, memory.chunks + row * Of::kColumns);
+      }
       tile_ = memory.chunks + static_cast<int>(first - of_block) * Of::kColumns;
     }
   }

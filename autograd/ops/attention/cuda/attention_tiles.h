@@ -56,18 +56,28 @@ class TileRows {
   __device__ TileRows(const AttentionView& call, const AttentionRows& rows, const bf16* x)
       : from_(rows.row(x, row()) + (8 * column() < call.width ? 8 * column() : 0)),
         step_(rows.step),
-        mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
+        counts_(8 * column() < call.width) {}
 
   // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros for rows without a bit
   // in `there` and for columns beyond the width.
   __device__ void load(int64_t first, uint64_t there, Chunk* to, int64_t shift = 0) const {
-    there = (there & mask_) >> row();
+    there = counts_ ? there >> row() : 0;
     to += Of::place(row(), column());
+    const bf16* from = from_ + shift + first * step_;
 #pragma unroll
     for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
-      copy_async(to + i * Of::kColumns, copies ? from_ + shift + (first + i) * step_ : from_, copies);
+      copy_async(to + i * Of::kColumns, from + i * step_, copies);
     }
+  }
+
+  // As above, for `count` rows from row `first`.
+  __device__ void load_rows(int first, int count, Chunk* to, int shift = 0) const {
+    count = counts_ ? count - row() : 0;
+    to += Of::place(row(), column());
+    const bf16* from = from_ + shift + int64_t{first} * step_;
+#pragma unroll
+    for (int i = 0; i < Of::kRows; i += kStride) copy_async(to + i * Of::kColumns, from + i * step_, i < count);
   }
 
  private:
@@ -76,7 +86,7 @@ class TileRows {
 
   const bf16* from_;
   int32_t step_;
-  uint64_t mask_;
+  bool counts_;
 };
 
 // s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed; kN is 1 or even.
@@ -89,8 +99,9 @@ __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float 
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
   // The columns of a load are an even number plus lane_column, or with kN = 1 a multiple of 4 plus lane_column, so
-  // that ^ adds them within place().
-  const int lane_row = kN == 1 ? lane() % 8 : lane() % 16, lane_column = kN == 1 ? lane() / 8 : lane() / 16;
+  // that ^ adds them within place(). The two words of a right operand are adjacent, as the instruction requires.
+  const int lane_row = kN == 1 ? lane() % 8 : lane() % 8 + lane() / 16 * 8;
+  const int lane_column = kN == 1 ? lane() / 8 : lane() / 8 % 2;
   tile += row * Of::kColumns;
   const int start = Of::place(lane_row, lane_column);
   uint32_t b[4];
@@ -107,9 +118,9 @@ __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float 
       for (int n = 0; n < kN; n += 2) {
         load_matrices(b, tile + 8 * n * Of::kColumns + (start ^ 2 * k));
 #pragma unroll
-        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[2]);
+        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[1]);
 #pragma unroll
-        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[1], b[3]);
+        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[2], b[3]);
       }
     }
   }
