@@ -20,6 +20,7 @@
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/kernel_library.h"
+#include "engine/rounded_copy.h"
 #include "nn/module.h"
 #include "optim/method.h"
 
@@ -55,9 +56,13 @@ class StepTimer {
     OptimizerConfig config = settings.text("optimizer");
     config.set("weight_decay", 1e-4);
     optimizer_ = make_optimizer(config, {.buckets = buckets_, .comm = comm, .exchange = exchange_for(config)});
+    if (context().device.is_cuda())
+      for (const Bucket& bucket : buckets_) rounded_.push_back(RoundedCopy::of(bucket.param, bucket.numel));
     scheduler_ = std::make_unique<Scheduler>(buckets_, [this](Bucket& bucket) {
       optimizer_->exchange(bucket, comm_, info_);
-      optimizer_->apply(bucket, info_);
+      const auto update = [&] { optimizer_->apply(bucket, info_); };
+      if (rounded_.empty()) update();
+      else rounded_[static_cast<size_t>(bucket.index)]->update(update);
     });
   }
 
@@ -128,6 +133,7 @@ class StepTimer {
   std::function<Var(int step)> loss_of_;
   Var loss_;
   std::unique_ptr<CudaGraphCache> graphs_;
+  std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty on the CPU
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Scheduler> scheduler_;
 };

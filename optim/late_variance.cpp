@@ -12,12 +12,12 @@ namespace {
 
 constexpr const char* kName = "late variance";
 
-// e ← 0 where v = 0
-void clear(const Bucket& bucket, const Tensor& v, const Tensor& e) {
+// e ← 0 where v = 0, for `numel` values
+void clear(const Tensor& v, const Tensor& e, int64_t numel) {
   on_device(e, [&](auto device) {
     float* to = data_ptr<float>(device, e);
     const float *from = to, *where = data_ptr<float>(device, v);
-    update_each(device, kName, 0, bucket.numel, one_bit::WhereNotZero{}, to, from, where);
+    update_each(device, kName, 0, numel, one_bit::WhereNotZero{}, to, from, where);
   });
 }
 
@@ -48,7 +48,7 @@ bool LateVariance::any(const Bucket& bucket, const Tensor& v) {
 void LateVariance::forget() { std::fill(zeros_.begin(), zeros_.end(), Zeros::unknown); }
 
 void LateVariance::begin(const Bucket& bucket, const Tensor& v, const Tensor& e) {
-  if (any(bucket, v)) clear(bucket, v, e);
+  if (any(bucket, v)) clear(v, e, bucket.numel);
 }
 
 void LateVariance::measure(const Bucket& bucket, const Tensor& v, const Tensor& e) {
@@ -65,9 +65,12 @@ void LateVariance::mean(ErrorFeedbackAllReduce& all_reduce, const Bucket& bucket
   if (!any(bucket, v)) return all_reduce.mean(bucket, z, mean, comm, step);
   const Tensor& e = all_reduce.residual(bucket);
   const Tensor moments = e.clone();
-  clear(bucket, v, e);
+  clear(v, e, bucket.numel);
   all_reduce.mean(bucket, z, mean, comm, step);
   replace(bucket, {.root = false}, e, moments, v);
+  // Values with v = 0 were sent as signs of 0. Their error must not become momentum when v changes.
+  const auto [server_e, owned] = all_reduce.owner_residual(bucket);
+  if (server_e.defined() && owned.numel() > 0) clear(v.range(owned.begin, owned.numel()), server_e, owned.numel());
 }
 
 Tensor LateVariance::exchange(const Bucket& bucket, const Tensor& v, const Tensor& e, Group& world, DenseWire wire,
@@ -75,7 +78,7 @@ Tensor LateVariance::exchange(const Bucket& bucket, const Tensor& v, const Tenso
   const Tensor mean = bucket.grad.clone();
   if (any(bucket, v)) {
     replace(bucket, {.root = true}, mean, e, v);
-    clear(bucket, v, e);
+    clear(v, e, bucket.numel);
   }
   dense_mean(world, mean, wire, purpose);
   zeros_.at(static_cast<size_t>(bucket.index)) = Zeros::unknown;

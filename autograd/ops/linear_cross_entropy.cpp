@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // up to kFewLogits logits are kept
 constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // sizes of parts are multiples of these
+constexpr int64_t kStrideUnit = 8;  // of rows of logits on a GPU, whose libraries are slow for rows at odd addresses
 
 // Rows or classes of a part: a multiple of `unit`.
 int64_t part_of(int64_t n, int64_t unit) { return ((n + kParts - 1) / kParts + unit - 1) / unit * unit; }
@@ -30,10 +31,22 @@ void for_parts(int64_t n, int64_t unit, const F& f) {
 
 Tensor in_type(const Tensor& x, DType type) { return x.dtype() == type ? x : x.to(type); }
 
-Tensor logits_of(const Tensor& x, const Tensor& w, const PackedProduct& product) {
-  const Tensor y({x.dim(0), w.dim(0)}, x.dtype(), x.device());
+// Logits in rows of `stride` elements; on the CPU in w's type, on a GPU in x's type.
+Tensor logits_of(const Tensor& x, const Tensor& w, const PackedProduct& product, int64_t stride) {
+  const Tensor y({x.dim(0), stride}, x.dtype(), x.device());
   product(x, y);
-  return in_type(y, w.dtype());
+  return x.device().is_cuda() ? y : in_type(y, w.dtype());
+}
+
+// dx = d_logits · w, or dx + d_logits · w if `add`; dx may be float32 for bfloat16 d_logits.
+template <class D>
+void add_product(D device, const Tensor& d_logits, const Tensor& w, const Tensor& dx, bool add) {
+  if (dx.device().is_cuda() || (!add && dx.dtype() == d_logits.dtype()))
+    return linear_backward_data(device, d_logits, {w}, dx, add);
+  const Tensor part(dx.shape(), d_logits.dtype());
+  linear_backward_data(device, d_logits, {w}, part);
+  if (add) accumulate(device, in_type(part, dx.dtype()), dx);
+  else dx.copy_from(in_type(part, dx.dtype()));
 }
 
 // Tensors and settings that backward reads.
@@ -48,17 +61,12 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
   const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
   for_parts(s.w.dim(0), kClassUnit, [&](int64_t first, int64_t count) {
     const Tensor w = kernel_weights(s.w.rows(first, count), s.x.dtype());
-    const Tensor wide = logits_of(s.x, s.w.rows(first, count), {w, true, s.x.dim(0), s.x.dtype()});
+    const Tensor logits = logits_of(s.x, s.w.rows(first, count), {w, true, s.x.dim(0), s.x.dtype()}, count);
     on_device(s.x, [&](auto device) {
-      softmax_cross_entropy_backward(device, wide, s.labels, 0, s.ignore, s.log_sums, dy, s.share, wide, first);
-      const Tensor d_logits = in_type(wide, s.x.dtype());
+      softmax_cross_entropy_backward(device, logits, s.labels, 0, s.ignore, s.log_sums, dy, s.share, logits, first);
+      const Tensor d_logits = in_type(logits, s.x.dtype());
       if (dw) linear_backward_weights(device, s.x, d_logits, {gw.rows(first, count)}, {});
-      if (!dx) return;
-      const Tensor part = first == 0 && gx.dtype() == s.x.dtype() ? gx : Tensor(s.x.shape(), s.x.dtype(), s.x.device());
-      linear_backward_data(device, d_logits, {w}, part);
-      if (part.same_memory(gx)) return;
-      if (first == 0) gx.copy_from(in_type(part, gx.dtype()));
-      else accumulate(device, in_type(part, gx.dtype()), gx);
+      if (dx) add_product(device, d_logits, w, gx, first != 0);
     });
   });
   if (dw) dw.add(gw);
@@ -85,11 +93,12 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
   const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
   const PackedProduct product(saved.w, true, part_of(n, kRowUnit), x.dtype());
+  const int64_t unit = x.device().is_cuda() ? kStrideUnit : 1, stride = (classes + unit - 1) / unit * unit;
   for_parts(n, kRowUnit, [&](int64_t first, int64_t count) {
-    const Tensor logits = logits_of(saved.x.rows(first, count), saved.w, product);
+    const Tensor logits = logits_of(saved.x.rows(first, count), saved.w, product, stride);
     on_device(mean, [&](auto device) {
       softmax_cross_entropy_forward(device, logits, saved.labels.rows(first, count), 0, ignore,
-                                    losses.rows(first, count), saved.log_sums.rows(first, count));
+                                    losses.rows(first, count), saved.log_sums.rows(first, count), classes);
     });
   });
   on_device(mean, [&](auto device) { mean_loss(device, losses, share, mean); });

@@ -9,7 +9,8 @@ class PackedProduct {
  public:
   // Packs w for x with `rows` rows of type `type`. Products with another number of rows may be slower.
   PackedProduct(const Tensor& w, bool transposed, int64_t rows, DType type);
-  void operator()(const Tensor& x, const Tensor& y) const;  // y = x · wᵀ or x · w
+  // y = x · wᵀ or x · w. On a GPU, x · wᵀ may be the first columns of a wider y.
+  void operator()(const Tensor& x, const Tensor& y) const;
 
  private:
   Tensor w_, packed_;

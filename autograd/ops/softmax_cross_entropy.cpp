@@ -68,14 +68,15 @@ GODWIT_INLINE inline double log_sum_of(const T* x, int64_t n) {
 }  // namespace
 
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums) {
-  const int64_t n = logits.dim(0), classes = logits.dim(1);
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums,
+                                   std::optional<int64_t> given) {
+  const int64_t n = logits.dim(0), stride = logits.dim(1), classes = given.value_or(stride);
   const int32_t* label = labels.data<int32_t>();
   double *loss = losses.data<double>(), *log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     compute_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
-        const T* x = all + i * classes;
+        const T* x = all + i * stride;
         loss[i] = log_sum[i] = 0;
         if (label[i] == ignore) continue;
         const double log_sum_x = log_sum[i] = log_sum_of(x, classes);

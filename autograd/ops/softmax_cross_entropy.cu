@@ -18,29 +18,31 @@ struct Ignore {
 
 using detail::load_pack, detail::Pack, detail::store_pack;
 
-// One block per row: the maximum, then the sum of exp(x - largest): per thread in T, over the threads in float64.
+// One block per row: the maximum, then the sum of exp(x - largest): per thread in compute_t<T>, over the threads in
+// float64. Rows are `stride` elements apart.
 template <class T>
-__global__ void forward_kernel(uint32_t classes, const T* logits, const int32_t* labels, double smoothing,
-                               Ignore ignore, double* losses, double* log_sums) {
-  constexpr T kNone = -std::numeric_limits<T>::infinity();
+__global__ void forward_kernel(uint32_t classes, uint32_t stride, const T* logits, const int32_t* labels,
+                               double smoothing, Ignore ignore, double* losses, double* log_sums) {
+  using C = compute_t<T>;
+  constexpr C kNone = -std::numeric_limits<C>::infinity();
   const int64_t row = blockIdx.x;
-  const T* x = logits + row * classes;
+  const T* x = logits + row * stride;
   const int32_t label = labels[row];
   if (ignore(label)) {
     if (threadIdx.x == 0) losses[row] = log_sums[row] = 0;
     return;
   }
-  T largest = kNone;
+  C largest = kNone;
   for_row(x, classes, true, [&]<int n>(uint32_t c) {
     const auto in = load_pack<n>(x + c, 0);
-    for (int k = 0; k < n; ++k) largest = Larger()(largest, in.values[k]);
+    for (int k = 0; k < n; ++k) largest = Larger()(largest, static_cast<C>(in.values[k]));
   });
   largest = block_reduce(largest, Larger());
-  const T base = largest > kNone ? largest : T(0);
-  T share = 0;
+  const C base = largest > kNone ? largest : C(0);
+  C share = 0;
   for_row(x, classes, true, [&]<int n>(uint32_t c) {
     const auto in = load_pack<n>(x + c, 0);
-    for (int k = 0; k < n; ++k) share += exp_below(in.values[k] - base);
+    for (int k = 0; k < n; ++k) share += exp_below(static_cast<C>(in.values[k]) - base);
   });
   const double sum = block_reduce(static_cast<double>(share), Plus());
   const double log_sum = static_cast<double>(largest) + std::log(sum);
@@ -70,24 +72,25 @@ __global__ void mean_kernel(int64_t n, const double* losses, double share, T* me
 
 template <class T>
 __global__ void backward_kernel(uint32_t classes, bool packed, const T* logits, const int32_t* labels, double smoothing,
-                                Ignore ignore, const double* log_sums, const T* dy, double share, T* d_logits,
-                                int64_t first) {
+                                Ignore ignore, const double* log_sums, const compute_t<T>* dy, double share,
+                                T* d_logits, int64_t first) {
+  using C = compute_t<T>;
   const int64_t row = blockIdx.x;
   const T* x = logits + row * classes;
   T* dx = d_logits + row * classes;
   const int32_t label = labels[row];
   const bool left_out = ignore(label);
   const double scale = static_cast<double>(*dy) * share;
-  const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
-  const T off = static_cast<T>(smoothing / static_cast<double>(classes));
-  const T most = static_cast<T>(log_sums[row]), rest = static_cast<T>(static_cast<double>(most) - log_sums[row]);
+  const C factor = static_cast<C>(scale), at_label = static_cast<C>(scale * (1 - smoothing));
+  const C off = static_cast<C>(smoothing / static_cast<double>(classes));
+  const C most = static_cast<C>(log_sums[row]), rest = static_cast<C>(static_cast<double>(most) - log_sums[row]);
   const int64_t own_label = label - first;
   for_row(x, classes, packed, [&]<int n>(uint32_t c) {
     const auto in = load_pack<n>(x + c, 0);
     Pack<T, n> to;
     for (int k = 0; k < n; ++k) {
-      const T all = factor * (exp_below(in.values[k] - most, rest) - off);
-      to.values[k] = left_out ? T(0) : c + k == own_label ? all - at_label : all;
+      const C all = factor * (exp_below(static_cast<C>(in.values[k]) - most, rest) - off);
+      to.values[k] = static_cast<T>(left_out ? C(0) : c + k == own_label ? all - at_label : all);
     }
     store_pack(dx + c, to);
   });
@@ -107,11 +110,14 @@ __global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* lab
 }  // namespace
 
 void softmax_cross_entropy_forward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums) {
-  dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(logits.dim(1) / kPack<T>),
-           index_count("softmax_cross_entropy", logits.dim(1)), logits.cuda_data<T>(), labels.cuda_data<int32_t>(),
-           smoothing, Ignore(ignore), losses.cuda_data<double>(), log_sums.cuda_data<double>());
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums,
+                                   std::optional<int64_t> classes) {
+  dispatch_float(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
+    const uint32_t stride = index_count("softmax_cross_entropy", logits.dim(1));
+    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(stride / kPack<T>),
+           index_count("softmax_cross_entropy", classes.value_or(stride)), stride, logits.cuda_data<T>(),
+           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), losses.cuda_data<double>(),
+           log_sums.cuda_data<double>());
   });
 }
 
@@ -132,13 +138,13 @@ void top_k_hits(Cuda device, const Tensor& logits, const Tensor& labels, int k, 
 void softmax_cross_entropy_backward(Cuda device, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first) {
-  dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
+  dispatch_float(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     const T* from = logits.cuda_data<T>();
     T* to = d_logits.cuda_data<T>();
     launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1) / kPack<T>),
            index_count("softmax_cross_entropy", logits.dim(1)), aligned_alike(from, to), from,
-           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), log_sums.cuda_data<double>(), dy.cuda_data<T>(),
-           share, to, first);
+           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), log_sums.cuda_data<double>(),
+           dy.cuda_data<compute_t<T>>(), share, to, first);
   });
 }
 

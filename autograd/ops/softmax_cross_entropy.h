@@ -8,18 +8,21 @@
 namespace godwit {
 
 // Computes losses [n] and log_sums [n] (log Σ_c exp(logits_c)), both float64, from logits [n, classes] and int32 labels
-// [n]. Both are 0 for rows with label `ignore`.
+// [n]. Both are 0 for rows with label `ignore`. Columns from `classes` on, if it is given, are not read. Logits are
+// float32 or float64, and on a GPU also bfloat16.
 void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums,
+                                   std::optional<int64_t> classes = std::nullopt);
 void softmax_cross_entropy_forward(Cuda, const Tensor& logits, const Tensor& labels, double smoothing,
-                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums);
+                                   std::optional<int32_t> ignore, const Tensor& losses, const Tensor& log_sums,
+                                   std::optional<int64_t> classes = std::nullopt);
 // mean = Σ share · losses; one element of any type.
 void mean_loss(Cpu, const Tensor& losses, double share, const Tensor& mean);
 void mean_loss(Cuda, const Tensor& losses, double share, const Tensor& mean);
 // d_logits = dy · share · (softmax(logits) - target), where dy has one element and target = (1 - smoothing) ·
 // onehot(label) + smoothing / classes; 0 for rows with label `ignore`. d_logits may be logits. The logits may cover
 // only a part of the classes, from class `first` on: log_sums then cover all classes, and labels may be outside the
-// part.
+// part. dy has the logits' type, or is float32 for bfloat16 logits on a GPU.
 void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& labels, double smoothing,
                                     std::optional<int32_t> ignore, const Tensor& log_sums, const Tensor& dy,
                                     double share, const Tensor& d_logits, int64_t first = 0);

@@ -2,6 +2,7 @@
 // Algorithm 2).
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/parallel/blocks.h"
@@ -36,6 +37,10 @@ class ErrorFeedbackAllReduce {
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
   const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // δᵢ of the bucket
+  // δ̄ of the values [begin, begin + numel) of the bucket, which this rank owns. Undefined with one rank.
+  std::pair<Tensor, Segment> owner_residual(const Bucket& bucket) {
+    return {bucket_state(bucket).server_e, bucket_state(bucket).owned};
+  }
   std::vector<StateTensor> state() const;  // "e" of all values; "server_e" of the owned segment
 
  private:

@@ -59,14 +59,21 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
     for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
-// Adds the chunks of each sum, in order, with many loads in flight.
+// Adds the chunks of each sum, in order, with kAhead loads in flight.
 template <size_t sums, class C>
 __global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, std::array<C*, sums> to) {
-  constexpr int64_t kSums = sums;
+  constexpr int64_t kSums = sums, kAhead = 32;
   for (int64_t i = grid_thread(); i < kSums * width; i += grid_threads()) {
     double sum = 0;
-#pragma unroll 16
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * kSums * width + i];
+    for (int64_t first = 0; first < chunks; first += kAhead) {
+      double values[kAhead];
+#pragma unroll
+      for (int64_t k = 0; k < kAhead; ++k)
+        if (first + k < chunks) values[k] = partial[(first + k) * kSums * width + i];
+#pragma unroll
+      for (int64_t k = 0; k < kAhead; ++k)
+        if (first + k < chunks) sum += values[k];
+    }
 #pragma unroll
     for (int64_t s = 0; s < kSums; ++s)
       if (i >= s * width && i < (s + 1) * width) to[static_cast<size_t>(s)][i - s * width] = static_cast<C>(sum);

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 
+#include "engine/cuda/approximate.h"
 #include "engine/cuda/launch.h"
 
 #ifdef __CUDACC__
@@ -46,13 +47,6 @@ __device__ inline void copy_async(void* to, const void* from, bool there) {
 
 // Waits for the thread's asynchronous copies.
 __device__ inline void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-
-// 2^x, with an error of at most 2 units in the last place; subnormal results become 0.
-__device__ inline float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 // Two values rounded to bfloat16, the first in the lower half.
 __device__ inline uint32_t pack_bf16(float first, float second) {

@@ -1,6 +1,5 @@
 // engine/cuda/tensor_cores.h, emulated with exchanges between the fibers of a warp.
 #pragma once
-#include <cmath>
 #include <cstring>
 
 #include "cuda_runtime.h"
@@ -55,8 +54,6 @@ inline void copy_async(void* to, const void* from, bool there) {
   emulated::start_copy(to, there ? from : nullptr);
 }
 inline void await_copies() { emulated::await_copies(); }
-
-inline float exp2_approximate(float x) { return std::exp2(x); }
 
 inline uint32_t pack_bf16(float first, float second) {
   return detail::bf16_bits(first) | static_cast<uint32_t>(detail::bf16_bits(second)) << 16;
