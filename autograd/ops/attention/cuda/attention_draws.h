@@ -56,25 +56,26 @@ template <int kM, bool kDrops>
 class KeptRows {
  public:
   __device__ KeptRows(const AttentionView& call, const AttentionHeadView& head, KeptBits kept, int64_t first) {
-    if constexpr (!kDrops) return;
-    const int64_t row = first + lane() / 4;
+    if constexpr (kDrops) {
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
+      for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int64_t i = row + 16 * m + 8 * r;
-        rows_[m][r] = kept.row(call, head.number(call), i < call.queries ? i : 0);
-      }
+        for (int r = 0; r < 2; ++r) {
+          const int64_t i = first + lane() / 4 + 16 * m + 8 * r;
+          rows_[m][r] = kept.row(call, head.number(call), i < call.queries ? i : 0);
+        }
+    }
   }
   template <int kWords>
   __device__ void load(int64_t key, uint32_t (&kept)[kM][2][kWords]) const {
-    if constexpr (!kDrops) return;
+    if constexpr (kDrops) {
 #pragma unroll
-    for (int m = 0; m < kM; ++m)
+      for (int m = 0; m < kM; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
+        for (int r = 0; r < 2; ++r)
 #pragma unroll
-        for (int w = 0; w < kWords; ++w) kept[m][r][w] = __ldg(rows_[m][r] + key / 32 + w) >> 2 * (lane() % 4);
+          for (int w = 0; w < kWords; ++w) kept[m][r][w] = __ldg(rows_[m][r] + key / 32 + w) >> 2 * (lane() % 4);
+    }
   }
 
  private:
