@@ -34,7 +34,8 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 }
 
 Tensor attention_kept(const AttentionTensors& t, const AttentionOptions& options) {
-  if (options.dropout == 0 || !t.q.device().is_cuda() || t.q.dtype() != DType::bf16) return {};
+  const bool on_tensor_cores = t.q.device().is_cuda() && t.q.dtype() == DType::bf16 && t.q.dim(3) % 8 == 0;
+  if (options.dropout == 0 || !on_tensor_cores) return {};
   return Tensor({t.q.dim(0) * t.q.dim(2) * t.q.dim(1), (t.k.dim(1) + 127) / 128 * 4}, DType::u32, t.q.device());
 }
 

@@ -27,8 +27,8 @@ struct AttentionTensors {
   // Row stride of q, k and v and of their gradients, in elements, at most 2^31 - 1; 0: the rows are adjacent. With a
   // stride, the tensors are columns of a wider matrix. They have the shapes above and begin at their first row.
   int64_t stride = 0;
-  // Of attention_kept(), or undefined: on a GPU, attention_forward() keeps the dropout decisions here for
-  // attention_backward(), which otherwise draws them again.
+  // The result of attention_kept(), or undefined. On tensor cores, attention_forward() writes the dropout decisions here
+  // for attention_backward(), which draws them again if `kept` is undefined.
   Tensor kept = {};
 };
 
@@ -38,7 +38,8 @@ struct AttentionGradients {
   Tensor q, k, v;  // outputs, with the stride of the call; an undefined tensor is not computed
 };
 
-// New memory for the dropout decisions of a call, one bit per probability; undefined if the call keeps none.
+// New memory for the dropout decisions of a call on tensor cores, one bit per probability, in rows of a multiple of 128
+// keys. Undefined for other calls and without dropout.
 Tensor attention_kept(const AttentionTensors& t, const AttentionOptions& options);
 
 // Computes t.out and t.log_sums.

@@ -207,8 +207,8 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   using OwnValues = OwnRows<Of, Chosen<kWidth>::kValueSteps>;
   __shared__ typename OwnValues::Memory memory;
   __shared__ Chunk qs[2][Of::kChunks], gs[2][Of::kChunks];
-  __shared__ Chunk of_tile[2][Of::kRows / 2];                    // two queries each
-  __shared__ Chunk kept_of[2][kDrops ? Of::kRows : 1];           // 128 keys of a query each
+  __shared__ Chunk of_tile[2][Of::kRows / 2];           // two queries each
+  __shared__ Chunk kept_of[2][kDrops ? Of::kRows : 1];  // 128 keys of a query each
   const AttentionPlace place(call, tiles, call.group);
   const AttentionHeadView head = place.head;
   const AttentionRows keys = head.keys(call);
@@ -363,7 +363,7 @@ bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradien
 
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionView call(t, options);
-  const Tensor bits = draw_kept(device, t, call);
+  const Tensor bits = draw_kept(device, t, options, call);
   dispatch(call, [&](auto width, auto drops) {
     using Of = typename Chosen<width()>::Forward;
     const int64_t tiles = Of::tiles(call.queries);
@@ -382,7 +382,7 @@ void attention_backward_mma(Cuda device, const AttentionTensors& t, const Attent
   const int64_t heads = call.batch * call.heads, rows = heads * call.queries;
   const Tensor queries({heads, even(call.queries), 2}, DType::f32, t.q.device());
   auto* of_queries = reinterpret_cast<Query*>(queries.cuda_data<float>());
-  const Tensor bits = t.kept.defined() ? t.kept : draw_kept(device, t, call);
+  const Tensor bits = t.kept.defined() ? t.kept : draw_kept(device, t, options, call);
   const KeptBits kept{kept_data(bits)};
   dispatch(call, [&](auto width, auto drops) {
     using Of = Chosen<width()>;

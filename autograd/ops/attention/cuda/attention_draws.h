@@ -41,10 +41,10 @@ inline uint32_t* kept_data(const Tensor& bits) {
 
 // Draws the bits of a call to t.kept, or to a new tensor if t.kept is undefined. Returns an undefined tensor without
 // dropout.
-inline Tensor draw_kept(Cuda device, const AttentionTensors& t, const AttentionView& call) {
-  if (call.dropped == 0) return {};
-  const Shape shape{call.batch * call.heads * call.queries, KeptBits::row_words(call.keys)};
-  const Tensor bits = t.kept.defined() ? t.kept : Tensor(shape, DType::u32, t.q.device());
+inline Tensor draw_kept(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
+                        const AttentionView& call) {
+  const Tensor bits = t.kept.defined() ? t.kept : attention_kept(t, options);
+  if (!bits.defined()) return {};
   launch(device, "attention", draw_kernel, blocks_for(device, bits.numel()), kBlock, call,
          index_count("attention", bits.numel()), kept_data(bits));
   return bits;
