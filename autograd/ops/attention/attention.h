@@ -27,8 +27,8 @@ struct AttentionTensors {
   // Row stride of q, k and v and of their gradients, in elements, at most 2^31 - 1; 0: the rows are adjacent. With a
   // stride, the tensors are columns of a wider matrix. They have the shapes above and begin at their first row.
   int64_t stride = 0;
-  // The result of attention_kept(), or undefined. On tensor cores, attention_forward() writes the dropout decisions here
-  // for attention_backward(), which draws them again if `kept` is undefined.
+  // The result of attention_kept(), or undefined. On tensor cores, attention_forward() writes the dropout decisions to
+  // `kept` for attention_backward(), which draws them again if `kept` is undefined.
   Tensor kept = {};
 };
 

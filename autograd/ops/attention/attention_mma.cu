@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     const auto* of_columns = reinterpret_cast<const Query*>(of_tile[stage]) + 2 * (lane() % 4);
     const auto* kept_columns = reinterpret_cast<const uint32_t*>(kept_of[stage] + 2 * (lane() % 4)) + first / 32 % 4;
 #pragma unroll 1
-    for (int n = 0; n < kN; n += 2) {  // sixteen queries
+    for (int n = 0; n < kN; n += 2) {        // sixteen queries
       if (8 * n + 15 + ahead < 0) continue;  // no query attends a key
       float s[kM][2][4], dp[kM][2][4];
       multiply_rows<Of>(own_k, qs[stage], 8 * n, s);
@@ -327,10 +327,8 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   const int64_t row = again.tile * Of::kOwnRows + warp() * Of::kWarpRows;
   const uint32_t attended = attended_by(again.head, row);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
-  if (dk)
-    write_own(call, rows, dk, row, 0, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
-  if (dv)
-    write_own(call, rows, dv, row, 0, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+  if (dk) write_own(call, rows, dk, row, 0, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+  if (dv) write_own(call, rows, dv, row, 0, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
 }
 
 // Calls f with the width to which rows are padded, and with whether there is dropout.
@@ -357,8 +355,8 @@ bool aligned(const Tensor& x) {
 bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d) {
   const int64_t width = t.q.dim(3);
   return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 && t.stride % 8 == 0 &&
-         aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) &&
-         aligned<16>(d.out) && aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
+         aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) && aligned<16>(d.out) &&
+         aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
 }
 
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {

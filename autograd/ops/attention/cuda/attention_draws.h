@@ -35,9 +35,7 @@ static __global__ void draw_kernel(AttentionView call, uint32_t words, uint32_t*
   }
 }
 
-inline uint32_t* kept_data(const Tensor& bits) {
-  return bits.defined() ? bits.cuda_data<uint32_t>() : nullptr;
-}
+inline uint32_t* kept_data(const Tensor& bits) { return bits.defined() ? bits.cuda_data<uint32_t>() : nullptr; }
 
 // Draws the bits of a call to t.kept, or to a new tensor if t.kept is undefined. Returns an undefined tensor without
 // dropout.
