@@ -4,7 +4,6 @@
 
 #include "autograd/ops/attention/attention.h"
 #include "engine/cuda/launch.h"
-#include "engine/philox.h"
 #include "engine/random_words.h"
 
 namespace godwit {
@@ -18,7 +17,7 @@ struct AttentionView {
   int64_t batch, queries, keys, heads, width;
   int64_t group;                     // query heads that share a head of k and v
   int32_t query_stride, key_stride;  // row strides of q, and of k and v; 32 bits save registers
-  int64_t past;  // query i attends keys up to i + past; `keys` if not causal
+  int64_t past;                      // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
   int32_t dropped;  // an element is dropped if its 24 random bits are below this; 0 without dropout

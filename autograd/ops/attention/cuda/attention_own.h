@@ -76,10 +76,9 @@ class OwnRows {
   const Chunk* tile_ = nullptr;
 };
 
-// Writes value(m, r, sum) to rows of x from row `first`, from group `column` of eight columns; r = 1 for the lower
-// eight of sixteen rows.
+// Writes value(m, r, sum) to rows of x from row `first`; r = 1 for the lower eight of sixteen rows.
 template <int kM, int kColumns, class F>
-__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first, int column,
+__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
                           const float (&sums)[kM][kColumns][4], const F& value) {
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -91,7 +90,7 @@ __device__ void write_own(const AttentionView& call, const AttentionRows& rows, 
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));
-        const int at = 8 * (column + n);
+        const int at = 8 * n;
         if (at < call.width)
           *reinterpret_cast<Pack<bf16, 2>*>(to + at + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
       }
