@@ -1,5 +1,5 @@
 // Times attention forward and backward, after a check against float64; medians over the rounds. Measures CPU time with
-// one thread, wall time with several. bench/peers/attention.py is the PyTorch counterpart.
+// one thread, wall time with several or on a GPU. bench/peers/attention.py is the PyTorch counterpart.
 #include "autograd/ops/attention/attention.h"
 
 #include <algorithm>
@@ -20,13 +20,15 @@ namespace {
 struct Settings {
   std::map<std::string, std::string> values{{"batch", "8"},   {"length", "128"}, {"heads", "12"},
                                             {"width", "64"},  {"filled", "100"}, {"dropout", "0"},
-                                            {"dtype", "f32"}, {"threads", "0"},  {"rounds", "15"}};
+                                            {"dtype", "f32"}, {"threads", "0"},  {"rounds", "15"},
+                                            {"causal", "0"},  {"device", "cpu"}};
   Settings(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
       const std::string argument = argv[i];
       const size_t equals = argument.find('=');
       check(equals != std::string::npos && values.contains(argument.substr(0, equals)), "'", argument,
-            "' is unknown; expected one of batch= length= heads= width= filled= dropout= dtype= threads= rounds=");
+            "' is unknown; expected one of batch= length= heads= width= filled= causal= dropout= dtype= device= threads= "
+            "rounds=");
       values[argument.substr(0, equals)] = argument.substr(equals + 1);
     }
   }
@@ -39,32 +41,43 @@ struct Attention {
   AttentionOptions options;
   AttentionGradients d;
 
-  Attention(const Shape& shape, int filled, double dropout, DType dtype)
+  Attention(const Shape& shape, int filled, bool causal, double dropout, DType dtype)
       : t{random_tensor(shape, dtype, 1), random_tensor(shape, dtype, 2),
           random_tensor(shape, dtype, 3), Tensor(),
           Tensor(shape, dtype),           Tensor({shape[0], shape[2], shape[1]}, compute_dtype(dtype))},
-        options{.dropout = dropout, .key = {.seed = 1}},
+        options{.dropout = dropout, .key = {.seed = 1}, .causal = causal},
         d{random_tensor(shape, dtype, 4), Tensor(shape, dtype), Tensor(shape, dtype), Tensor(shape, dtype)} {
+    t.kept = attention_kept(t, options);
     if (filled == 100) return;
-    t.mask = Tensor({shape[0], shape[1]}, DType::u8);
-    for (int64_t i = 0; i < t.mask.numel(); ++i)
-      t.mask.data<uint8_t>()[i] = i % shape[1] < std::max<int64_t>(1, shape[1] * filled / 100);
+    std::vector<uint8_t> mask(static_cast<size_t>(shape[0] * shape[1]));
+    for (size_t i = 0; i < mask.size(); ++i)
+      mask[i] = static_cast<int64_t>(i) % shape[1] < std::max<int64_t>(1, shape[1] * filled / 100);
+    t.mask = Tensor::of(std::span<const uint8_t>(mask), {shape[0], shape[1]}).to(context().device);
   }
-  void forward() const { attention_forward(Cpu{}, t, options); }
-  void backward() const { attention_backward(Cpu{}, t, options, d); }
+  void forward() const {
+    on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
+  }
+  void backward() const {
+    on_device(t.q, [&](auto device) { attention_backward(device, t, options, d); });
+  }
 };
 
-// Checks one batch entry and two heads against float64, within the errors of sums of `length` products of order 1 and
-// of bfloat16 rounding.
-void check_results(int64_t length, int64_t width, int filled, double dropout, DType dtype) {
+// Checks one batch entry and two heads against float64 on the CPU, within the errors of sums of `length` products of
+// order 1 and of bfloat16 rounding.
+void check_results(int64_t length, int64_t width, int filled, bool causal, double dropout, DType dtype) {
   const Shape shape{1, length, 2, width};
-  const Attention ours(shape, filled, dropout, dtype);
-  Attention exact(shape, filled, dropout, DType::f64);
-  exact.t.q = ours.t.q.to(DType::f64), exact.t.k = ours.t.k.to(DType::f64), exact.t.v = ours.t.v.to(DType::f64);
-  exact.d.out = ours.d.out.to(DType::f64);
-  for (const Attention* a : {&ours, static_cast<const Attention*>(&exact)}) a->forward(), a->backward();
+  const Attention ours(shape, filled, causal, dropout, dtype);
+  ours.forward(), ours.backward();
+  Context cpu = context();
+  cpu.device = kCpu;
+  const ContextGuard guard(cpu);
+  const Attention exact(shape, filled, causal, dropout, DType::f64);
+  exact.t.q.copy_from(ours.t.q.to(kCpu).to(DType::f64)), exact.t.k.copy_from(ours.t.k.to(kCpu).to(DType::f64));
+  exact.t.v.copy_from(ours.t.v.to(kCpu).to(DType::f64)), exact.d.out.copy_from(ours.d.out.to(kCpu).to(DType::f64));
+  exact.forward(), exact.backward();
   const double bound = dtype == DType::bf16 ? 0.05 : 1e-7 * static_cast<double>(length);
-  auto expect = [&](const char* name, const Tensor& x, const Tensor& expected) {
+  auto expect = [&](const char* name, const Tensor& result, const Tensor& expected) {
+    const Tensor x = result.to(kCpu);
     for (int64_t i = 0; i < x.numel(); ++i)
       check(std::abs(x.item(i) - expected.item(i)) <= bound, name, ": element ", i, " is ", x.item(i), ", expected ",
             expected.item(i));
@@ -74,9 +87,20 @@ void check_results(int64_t length, int64_t width, int filled, double dropout, DT
 }
 
 double seconds() {
+  const bool on_gpu = context().device.is_cuda();
+  if (on_gpu) synchronize();
   timespec now;
-  clock_gettime(context().threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  clock_gettime(context().threads == 1 && !on_gpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// The time of one call; on a GPU the mean of 20 consecutive calls.
+template <class F>
+double seconds_of(const F& call) {
+  const int calls = context().device.is_cuda() ? 20 : 1;
+  const double start = seconds();
+  for (int i = 0; i < calls; ++i) call();
+  return (seconds() - start) / calls;
 }
 
 void run(const Settings& s) {
@@ -85,23 +109,24 @@ void run(const Settings& s) {
         "'; expected f32 or bf16");
   const DType dtype = s.text("dtype") == "bf16" ? DType::bf16 : DType::f32;
   const double dropout = std::stod(s.text("dropout"));
-  check_results(shape[1], shape[3], s.number("filled"), dropout, dtype);
-  const Attention attention(shape, s.number("filled"), dropout, dtype);
+  const bool causal = s.number("causal") != 0;
+  check_results(shape[1], shape[3], s.number("filled"), causal, dropout, dtype);
+  const Attention attention(shape, s.number("filled"), causal, dropout, dtype);
   attention.forward(), attention.backward();
   std::vector<double> forward_s, backward_s, both_s;
   for (int i = 0; i < s.number("rounds"); ++i) {
-    const double start = seconds();
-    attention.forward();
-    const double middle = seconds();
-    attention.backward();
-    const double end = seconds();
-    forward_s.push_back(middle - start), backward_s.push_back(end - middle), both_s.push_back(end - start);
+    forward_s.push_back(seconds_of([&] { attention.forward(); }));
+    backward_s.push_back(seconds_of([&] { attention.backward(); }));
+    both_s.push_back(forward_s.back() + backward_s.back());
   }
   const double products =
-      static_cast<double>(shape[0] * shape[2] * shape[1] * shape[1] * shape[3]) * 2e-9 * s.number("filled") / 100;
-  std::printf("godwit attention %s %s, %d%% filled, dropout %g, %d threads\n", shape.str().c_str(), name_of(dtype),
-              s.number("filled"), dropout, context().threads);
-  std::printf("  %.5f s/step   forward %.5f s, %.1f GFLOP/s   backward %.5f s, %.1f GFLOP/s\n", median(both_s),
+      static_cast<double>(shape[0] * shape[2] * shape[1] * shape[1] * shape[3]) * 2e-9 * s.number("filled") / 100 /
+      (causal ? 2 : 1);
+  std::printf("godwit attention %s %s, %d%% filled%s, dropout %g, ", shape.str().c_str(), name_of(dtype),
+              s.number("filled"), causal ? ", causal" : "", dropout);
+  if (context().device.is_cuda()) std::printf("on a GPU\n");
+  else std::printf("%d threads\n", context().threads);
+  std::printf("  %.6f s/step   forward %.6f s, %.1f GFLOP/s   backward %.6f s, %.1f GFLOP/s\n", median(both_s),
               median(forward_s), 2 * products / median(forward_s), median(backward_s),
               5 * products / median(backward_s));
 }
@@ -113,10 +138,11 @@ int main(int argc, char** argv) {
       "usage: bench_attention [KEY=VALUE…]\n"
       "Attention forward and backward, checked against float64 before it is timed.\n"
       "keys: batch=8 length=128 heads=12 width=64 dropout=0 dtype=f32|bf16 rounds=15\n"
-      "      filled=100 (percent of the keys that are not padding)  threads=0 (0: all cores)";
+      "      filled=100 (percent of the keys that are not padding)  causal=0|1  device=cpu|cuda|cuda:N\n"
+      "      threads=0 (0: all cores)";
   return bench::run_program(argc, argv, usage, [&] {
     const Settings settings(argc, argv);
-    Context next = context();
+    Context next = context_on(parse_device(settings.text("device")));
     if (settings.number("threads") > 0) next.threads = settings.number("threads");
     const ContextGuard guard(next);
     run(settings);

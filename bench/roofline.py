@@ -72,13 +72,18 @@ class Step:
         self.traffic("batch norm gradients of the parameters", elements, 4 if residual else 2, launches=2)
         self.traffic("batch norm gradient of the input", elements, 3)
 
-    def attention(self, batch, tokens, width, causal):
-        """Forward has two products, backward seven: the scores are computed three times and never written."""
+    def attention(self, batch, tokens, width, causal=False, heads=12, dropout=False):
+        """Forward has two products, backward seven: the scores are computed three times and never written. With
+        dropout, a kernel draws one bit per probability, which the kernels with products read."""
         product, rows = 2 * batch * tokens * tokens * width / (2 if causal else 1), HALF * batch * tokens * width
-        self.add("attention forward", 4 * rows, 2 * product, attention=True, forward=True)
-        self.add("attention backward", 2 * rows)
-        self.add("attention backward", 5 * rows, 3 * product, attention=True)
-        self.add("attention backward", 6 * rows, 4 * product, attention=True)
+        sums = FULL * batch * heads * tokens  # log sums; the kernel per query writes two values per query
+        bits = batch * heads * tokens * tokens / 8 / (2 if causal else 1) if dropout else 0
+        if dropout:
+            self.add("attention dropout", bits)
+        self.add("attention forward", 4 * rows + sums + bits, 2 * product, attention=True, forward=True)
+        self.add("attention values per query", 2 * rows + 3 * sums)
+        self.add("attention gradient of the queries", 5 * rows + 2 * sums + bits, 3 * product, attention=True)
+        self.add("attention gradients of keys and values", 6 * rows + 2 * sums + bits, 4 * product, attention=True)
 
     def optimizer(self, bytes_per_parameter):
         """One kernel per bucket of 25 MiB, which also writes the parameters in bfloat16."""
@@ -141,7 +146,7 @@ def bert_base(batch, tokens=384, width=768):
     for _ in range(12):
         linear(step, m, width, 3 * width, adds=True)  # three weights, joined for the gradient of the input
         step.add("copies of weights", 2 * HALF * 3 * width * width)
-        step.attention(batch, tokens, width, causal=False)
+        step.attention(batch, tokens, width, dropout=True)
         linear(step, m, width, width)
         mlp(step, m, width, adds=True)
         for _ in range(2):

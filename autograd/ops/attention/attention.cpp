@@ -33,6 +33,12 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
         options.scale.value_or(0));
 }
 
+Tensor attention_kept(const AttentionTensors& t, const AttentionOptions& options) {
+  const bool on_tensor_cores = t.q.device().is_cuda() && t.q.dtype() == DType::bf16 && t.q.dim(3) % 8 == 0;
+  if (options.dropout == 0 || !on_tensor_cores) return {};
+  return Tensor({t.q.dim(0) * t.q.dim(2) * t.q.dim(1), (t.k.dim(1) + 127) / 128 * 4}, DType::u32, t.q.device());
+}
+
 Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask, const AttentionOptions& options) {
   check_attention(q.value(), k.value(), v.value(), mask, options);
   AttentionTensors t{q.value(),
@@ -41,6 +47,7 @@ Var ops::attention(const Var& q, const Var& k, const Var& v, const Tensor& mask,
                      mask.defined() ? mask.to(q.device()) : mask,
                      Tensor(q.shape(), q.dtype(), q.device()),
                      Tensor({q.dim(0), q.dim(2), q.dim(1)}, compute_dtype(q.dtype()), q.device())};
+  t.kept = attention_kept(t, options);
   on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
   return Var::result(
       t.out, {q, k, v}, [t, options, dq = q.gradient(), dk = k.gradient(), dv = v.gradient()](const Tensor& d_out) {

@@ -27,6 +27,9 @@ struct AttentionTensors {
   // Row stride of q, k and v and of their gradients, in elements, at most 2^31 - 1; 0: the rows are adjacent. With a
   // stride, the tensors are columns of a wider matrix. They have the shapes above and begin at their first row.
   int64_t stride = 0;
+  // The result of attention_kept(), or undefined. On tensor cores, attention_forward() writes the dropout decisions to
+  // `kept` for attention_backward(), which draws them again if `kept` is undefined.
+  Tensor kept = {};
 };
 
 // Gradients of the tensors of a call.
@@ -34,6 +37,10 @@ struct AttentionGradients {
   Tensor out;      // input
   Tensor q, k, v;  // outputs, with the stride of the call; an undefined tensor is not computed
 };
+
+// New memory for the dropout decisions of a call on tensor cores, one bit per probability, in rows of a multiple of 128
+// keys. Undefined for other calls and without dropout.
+Tensor attention_kept(const AttentionTensors& t, const AttentionOptions& options);
 
 // Computes t.out and t.log_sums.
 void attention_forward(Cpu, const AttentionTensors& t, const AttentionOptions& options);

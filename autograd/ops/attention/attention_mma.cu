@@ -4,39 +4,63 @@
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "autograd/ops/attention/cuda/attention_softmax.h"
 
-namespace godwit::detail {
+namespace godwit {
+namespace detail {
 namespace {
 
-// Heads up to 32 wide: a larger tile, of which each load serves two products, and more registers.
+// Tile sizes of a kernel, and its blocks per multiprocessor; the compiler limits registers accordingly.
+template <int width, int m, int rows, int blocks>
+struct Kernel : Sizes<width, m, rows> {
+  static constexpr int kBlocks = blocks;
+  using Own = Sizes<width, 1, 64>;  // 64 own rows in shared memory
+};
+
+// Widths 64 and 128: the fastest sizes, measured on an H200, that spill no registers. Width 32 was not measured.
 template <int kWidth>
-using Forward = Sizes<kWidth, kWidth == 32 ? 2 : 1, kWidth == 32 ? 64 : 32>;
-using Backward = Sizes<32, 2, 64>;
-// Blocks per multiprocessor; the compiler limits registers accordingly.
-template <int kWidth>
-constexpr int kForwardBlocks = kWidth == 32 ? 2 : 4;
-constexpr int kQueryBlocks = 3, kKeyBlocks = 2;
+struct Chosen;
+template <>
+struct Chosen<32> {
+  using Forward = Kernel<32, 2, 64, 2>;
+  using Queries = Kernel<32, 2, 64, 2>;
+  using Keys = Kernel<32, 2, 64, 2>;
+  static constexpr int kValueSteps = 2;  // steps of the own values in registers
+};
+template <>
+struct Chosen<64> {
+  using Forward = Kernel<64, 1, 64, 3>;
+  using Queries = Kernel<64, 1, 64, 3>;
+  using Keys = Kernel<64, 1, 64, 3>;
+  static constexpr int kValueSteps = 4;
+};
+template <>
+struct Chosen<128> {
+  using Forward = Kernel<128, 1, 32, 2>;
+  using Queries = Kernel<128, 1, 32, 2>;
+  using Keys = Kernel<128, 1, 16, 2>;
+  static constexpr int kValueSteps = 0;
+};
 
 // The warps of a block own queries; the tiles are keys and values.
-template <int kWidth>
-__global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
-    forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, bf16* out,
-                   float* log_sums) {
-  using Of = Forward<kWidth>;
+template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Forward>
+__global__ void __launch_bounds__(kThreads, Of::kBlocks)
+    forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, KeptBits kept,
+                   bf16* out, float* log_sums) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
-  const int64_t first = place.tile * Of::kOwnRows + warp() * Of::kWarpRows;
+  const int64_t of_block = place.longest_first(call, tiles) * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call);
   const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
   const auto load = [&](const KeyTile& tile, int stage) {
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
   };
-  const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
+  const int64_t end = call.keys_end(of_block + Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   const OwnRows<Of> own(call, head.queries(call), q, first, sign_flip(call));
+  const KeptRows<kM, kDrops> of_rows(call, head, kept, first);
   Softmax<kM> softmax;
   typename Of::Sums o = {};
 
@@ -45,11 +69,13 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
+    uint32_t bits[kM][2][kN / 4];
+    of_rows.load(tile.first, bits);
     float s[kM][kN][4], shrunk[kM][2];
     multiply_rows<Of>(own, ks[stage], 0, s);
     mask_scores(call, tile, first, s);
     uint32_t p[kN / 2][kM][4];
-    softmax.add(call, head, first, tile.first, scale, s, p, shrunk);
+    softmax.template add<kDrops>(scale, s, bits, p, shrunk);
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
@@ -62,12 +88,19 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks<kWidth>)
   }
   float inverse[kM][2];
   softmax.finish(call, head, first, scale, log_sums, inverse);
-  write_own(call, head.results(call), out, first, 0, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+  write_own(call, head.results(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
-// delta [batch, heads, queries] = Σ d_out · out; kColumns lanes per row, eight elements each.
+// Exponent and delta of a query. `queries` of them per head, rounded up to an even number.
+struct alignas(8) Query {
+  float exponent, minus_delta;
+};
+__host__ __device__ inline int64_t even(int64_t queries) { return queries + queries % 2; }
+
+// exponent = log sum · log2 e and delta = Σ d_out · out; kColumns lanes per row, eight elements each.
 template <int kWidth>
-__global__ void delta_kernel(AttentionView call, uint32_t rows, const bf16* out, const bf16* d_out, float* delta) {
+__global__ void query_kernel(AttentionView call, uint32_t rows, const bf16* out, const bf16* d_out,
+                             const float* log_sums, Query* of_queries) {
   constexpr int kColumns = kWidth / 8;
   const uint32_t heads = static_cast<uint32_t>(call.heads), queries = static_cast<uint32_t>(call.queries);
   const uint32_t step = grid_threads32() / kColumns;
@@ -82,39 +115,45 @@ __global__ void delta_kernel(AttentionView call, uint32_t rows, const bf16* out,
 #pragma unroll
     for (int mask = kColumns / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
     const uint32_t query = row / heads, b = query / queries, h = row - query * heads, i = query - b * queries;
-    if (column == 0 && row < rows) delta[(int64_t{b} * heads + h) * queries + i] = sum;
+    if (column == 0 && row < rows) {
+      const int64_t number = int64_t{b} * heads + h;
+      Query* to = of_queries + number * even(queries) + i;
+      to[0] = {log_sums[number * queries + i] * kLog2E, -sum};
+      if (i + 1 == queries && queries % 2 != 0) to[1] = {0, 0};
+    }
   }
 }
 
 // The warps of a block own queries; the tiles are keys and values: dq = scale · Σ ds · k.
-__global__ void __launch_bounds__(kThreads, kQueryBlocks)
+template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Queries>
+__global__ void __launch_bounds__(kThreads, Of::kBlocks)
     query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
-                           const bf16* d_out, const float* log_sums, const float* delta, bf16* dq) {
-  using Of = Backward;
+                           const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dq) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
-  const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
+  const int64_t of_block = place.longest_first(call, tiles) * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
   const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
   const auto load = [&](const KeyTile& tile, int stage) {
     of_k.load(tile.first, tile.attended, ks[stage]);
     of_v.load(tile.first, tile.attended, vs[stage]);
   };
-  const int64_t end = call.keys_end((place.tile + 1) * Of::kOwnRows - 1);
+  const int64_t end = call.keys_end(of_block + Of::kOwnRows - 1);
   KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
   if (tile.attended != 0) load(tile, 0);
   const OwnRows<Of> own_q(call, head.queries(call), q, first, sign_flip(call));
   const OwnRows<Of> own_g(call, head.results(call), d_out, first, 0);
-  float exponents[kM][2], deltas[kM][2];
+  const KeptRows<kM, kDrops> of_rows(call, head, kept, first);
+  Query of[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int64_t row = first + 16 * m + lane() / 4 + 8 * r, at = head.number(call) * call.queries + row;
-      exponents[m][r] = row < call.queries ? log_sums[at] * kLog2E : INFINITY;
-      deltas[m][r] = row < call.queries ? delta[at] : 0;
+      const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
+      of[m][r] = {0, 0};
+      if (row < call.queries) of[m][r] = of_queries[head.number(call) * even(call.queries) + row];
     }
   typename Of::Sums sums = {};
 
@@ -123,18 +162,17 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks)
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
     if (next.attended != 0) load(next, stage ^ 1);
-    const int ahead = within_tiles(first + lane() / 4 + call.past - tile.first - 2 * (lane() % 4));
-    uint32_t kept[kM][2] = {};
-#pragma unroll
-    for (int m = 0; m < kM; ++m)
-      if (call.dropped > 0) kept_by_query<kN>(call, head, first + 16 * m, tile.first, kept[m]);
-#pragma unroll 1
+    uint32_t bits[kM][2][kN / 4];
+    of_rows.load(tile.first, bits);
+    const bool all = attend_all<kN>(call, tile, first);
+#pragma unroll 4
     for (int n = 0; n < kN; n += 2) {  // sixteen keys
-      const auto attended = static_cast<uint32_t>(tile.attended >> 8 * n) & 0xFFFF;
-      if (attended == 0) continue;
+      const KeyTile part{tile.first + 8 * n, tile.attended >> 8 * n & 0xFFFF};
+      if (!all && (part.attended == 0 || part.first > first + Of::kWarpRows - 1 + call.past)) continue;
       float s[kM][2][4], dp[kM][2][4];
       multiply_rows<Of>(own_q, ks[stage], 8 * n, s);
       multiply_rows<Of>(own_g, vs[stage], 8 * n, dp);
+      if (!all) mask_scores(call, part, first, s);
       uint32_t ds[kM][4];
 #pragma unroll
       for (int m = 0; m < kM; ++m)
@@ -145,12 +183,10 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks)
             float gradient[2];
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
-              const float p = exp2_approximate(s[m][half][2 * r + c] * scale - exponents[m][r]);
-              float of_p = dp[m][half][2 * r + c];
-              if (call.dropped > 0) of_p = (kept[m][r] >> (4 * (n + half) + c) & 1) != 0 ? of_p * keeps : 0;
-              const int column = 8 * half + 2 * (lane() % 4) + c;
-              const bool counts = (attended >> column & 1) != 0 && 8 * (n + half) + c <= 16 * m + 8 * r + ahead;
-              gradient[c] = counts ? p * (of_p - deltas[m][r]) : 0;
+              const float p = exp2_approximate(s[m][half][2 * r + c] * scale - of[m][r].exponent);
+              const float of_p = dp[m][half][2 * r + c], minus_delta = of[m][r].minus_delta;
+              const bool keep = !kDrops || (bits[m][r][n / 4] >> (8 * (n % 4 + half) + c) & 1) != 0;
+              gradient[c] = p * (!kDrops ? of_p + minus_delta : keep ? of_p * keeps + minus_delta : minus_delta);
             }
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
           }
@@ -159,113 +195,153 @@ __global__ void __launch_bounds__(kThreads, kQueryBlocks)
     tile = next;
   }
   const auto factor = static_cast<float>(call.scale);
-  write_own(call, head.queries(call), dq, first, 0, sums, [&](int, int, float x) { return x * factor; });
+  write_own(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
 }
 
 // The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
 // dk = scale · Σ dsᵀ · q.
-__global__ void __launch_bounds__(kThreads, kKeyBlocks)
+template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Keys>
+__global__ void __launch_bounds__(kThreads, Of::kBlocks)
     key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
-                         const bf16* d_out, const float* log_sums, const float* delta, bf16* dk, bf16* dv) {
-  using Of = Backward;
+                         const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dk, bf16* dv) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
+  using OwnValues = OwnRows<Of, Chosen<kWidth>::kValueSteps>;
+  __shared__ typename OwnValues::Memory memory;
   __shared__ Chunk qs[2][Of::kChunks], gs[2][Of::kChunks];
-  struct alignas(8) Query {
-    float exponent, delta;
-  };
-  __shared__ Query of_queries[2][Of::kRows];
+  __shared__ Chunk of_tile[2][Of::kRows / 2];           // two queries each
+  __shared__ Chunk kept_of[2][kDrops ? Of::kRows : 1];  // 128 keys of a query each
   const AttentionPlace place(call, tiles, call.group);
-  AttentionHeadView head = place.head;
+  const AttentionHeadView head = place.head;
   const AttentionRows keys = head.keys(call);
   const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
   const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
-  uint32_t attended = 0;  // the warp's keys
-  bool any = false;       // any key of the block
+  // One bit for each of a warp's keys from `key`.
+  const auto attended_by = [&](const AttentionHeadView& by, int64_t key) {
+    return __ballot_sync(~0u, lane() < Of::kWarpRows && by.attended(call, key + lane()));
+  };
+  bool any = false, mine = false;  // any key of the block, of the warp
   for (int w = 0; w < kWarps; ++w) {
-    const int64_t key = of_block + w * Of::kWarpRows + lane();
-    const uint32_t bits = __ballot_sync(~0u, lane() < Of::kWarpRows && head.attended(call, key));
-    if (w == warp()) attended = bits;
-    any = any || bits != 0;
+    const bool there = attended_by(head, of_block + w * Of::kWarpRows) != 0;
+    any = any || there;
+    mine = mine || (there && w == warp());
   }
   const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.results(call), d_out);
-  const auto load = [&](int64_t member, int64_t query, int stage) {  // of the heads that share the keys
-    const uint64_t there = lowest(call.queries - query);
-    of_q.load(query, there, qs[stage], member * call.width);
-    of_g.load(query, there, gs[stage], member * call.width);
-    for (int i = static_cast<int>(threadIdx.x); i < Of::kRows; i += kThreads) {
-      const int64_t at = (place.head.number(call) + member) * call.queries + query + i;
-      const bool counts = query + i < call.queries;
-      of_queries[stage][i] = {counts ? log_sums[at] * kLog2E : INFINITY, counts ? delta[at] : 0};
-    }
+  const int queries = static_cast<int>(call.queries), group = static_cast<int>(call.group);
+  const int number = static_cast<int>(head.number(call));
+  const auto load = [&](int member, int query, int stage) {  // of the heads that share the keys
+    const int shift = member * static_cast<int>(call.width);
+    of_q.load_rows(query, queries - query, qs[stage], shift);
+    of_g.load_rows(query, queries - query, gs[stage], shift);
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < Of::kRows / 2)
+      copy_async(of_tile[stage] + i, of_queries + (number + member) * even(call.queries) + query + 2 * i,
+                 query + 2 * i < queries);
+    if (kDrops && i < Of::kRows)
+      copy_async(kept_of[stage] + i, kept.row(call, number + member, query + i) + of_block / 128 * 4,
+                 query + i < queries);
   };
-  const int64_t start = call.first_query(of_block, Of::kRows);
+  const int start = static_cast<int>(call.first_query(of_block, Of::kRows));
   if (any) load(0, start, 0);
   const OwnRows<Of> own_k(call, keys, k, first, sign_flip(call));
-  const OwnRows<Of> own_v(call, keys, v, first, 0);
+  const OwnValues own_v(call, keys, v, first, 0, of_block, memory);
   typename Of::Sums of_k = {}, of_v = {};
 
-  int stage = 0;
-  for (int64_t member = 0, query = start, next_member, next; any && member < call.group;
-       member = next_member, query = next, stage ^= 1) {
-    next = query + Of::kRows < call.queries ? query + Of::kRows : start;
-    next_member = next == start ? member + 1 : member;
+  const int past = !mine ? -1 << 30 : static_cast<int>(call.past - first < 1 << 29 ? call.past - first : 1 << 29);
+  for (int stage = 0, member = any ? 0 : group, query = start; member < group; stage ^= 1) {
+    int next = query + Of::kRows, next_member = member;
+    if (next >= queries) next = start, ++next_member;
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    if (next_member < call.group) load(next_member, next, stage ^ 1);
-    head.h = place.head.h + member;
-    if (attended == 0) continue;
-    const int ahead = within_tiles(query + 2 * (lane() % 4) + call.past - first - lane() / 4);
-    uint32_t kept[kM] = {};
-#pragma unroll
-    for (int m = 0; m < kM; ++m)
-      if (call.dropped > 0) kept[m] = kept_by_key<kN>(call, head, query, first + 16 * m);
+    if (next_member < group) load(next_member, next, stage ^ 1);
+    const int ahead = query + past;  // of the first query before the first key
+    query = next;
+    member = next_member;
+    const auto* of_columns = reinterpret_cast<const Query*>(of_tile[stage]) + 2 * (lane() % 4);
+    const auto* kept_columns = reinterpret_cast<const uint32_t*>(kept_of[stage] + 2 * (lane() % 4)) + first / 32 % 4;
 #pragma unroll 1
-    for (int n = 0; n < kN; n += 2) {  // sixteen queries
+    for (int n = 0; n < kN; n += 2) {        // sixteen queries
+      if (8 * n + 15 + ahead < 0) continue;  // no query attends a key
       float s[kM][2][4], dp[kM][2][4];
       multiply_rows<Of>(own_k, qs[stage], 8 * n, s);
-      multiply_rows<Of>(own_v, gs[stage], 8 * n, dp);
+      if (8 * n + ahead < Of::kWarpRows - 1) {  // some queries do not attend all keys
+        const int last = 8 * n + ahead + 2 * (lane() % 4) - lane() / 4;
+#pragma unroll
+        for (int m = 0; m < kM; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+              if (16 * m + i / 2 * 8 > 8 * half + i % 2 + last) s[m][half][i] = -INFINITY;
+      }
+      const auto of_column = [&](int half, int c) { return of_columns[8 * (n + half) + c]; };
+      const auto kept_of_column = [&](int half, int c) {
+        return kDrops ? kept_columns[4 * (8 * (n + half) + c)] >> (first % 32 + lane() / 4) : ~0u;
+      };
+      const auto keep = [](uint32_t bits, int m, int r) { return !kDrops || (bits >> (16 * m + 8 * r) & 1) != 0; };
       uint32_t p[kM][4], ds[kM][4];
+      multiply_rows<Of>(own_v, gs[stage], 8 * n, dp);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Query* of_column = of_queries[stage] + 8 * (n + half) + 2 * (lane() % 4);
-        const Query of[2] = {of_column[0], of_column[1]};
+        const Query of[2] = {of_column(half, 0), of_column(half, 1)};
+        const uint32_t bits[2] = {kept_of_column(half, 0), kept_of_column(half, 1)};
 #pragma unroll
         for (int m = 0; m < kM; ++m)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            float probability[2], gradient[2];
+            float after[2];
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
-              probability[c] = exp2_approximate(s[m][half][2 * r + c] * scale - of[c].exponent);
-              float of_p = dp[m][half][2 * r + c];
-              const bool drops = call.dropped > 0 && (kept[m] >> (4 * (n + half) + 2 * r + c) & 1) == 0;
-              gradient[c] = probability[c] * ((drops ? 0 : of_p * keeps) - of[c].delta);
-              const bool counts = 16 * m + 8 * r <= 8 * (n + half) + c + ahead;
-              if (drops || !counts) probability[c] = 0;
-              if (!counts) gradient[c] = 0;
+              float& x = s[m][half][2 * r + c];
+              x = exp2_approximate(x * scale - of[c].exponent);
+              after[c] = keep(bits[c], m, r) ? x : 0;
             }
-            p[m][2 * half + r] = pack_bf16(probability[0], probability[1]);
-            ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
+            p[m][2 * half + r] = pack_bf16(after[0], after[1]);
           }
       }
       add_rows<Of>(p, gs[stage], 8 * n, of_v);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Query of[2] = {of_column(half, 0), of_column(half, 1)};
+        const uint32_t bits[2] = {kept_of_column(half, 0), kept_of_column(half, 1)};
+#pragma unroll
+        for (int m = 0; m < kM; ++m)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            float gradient[2];
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              const float of_p = dp[m][half][2 * r + c], minus_delta = of[c].minus_delta;
+              gradient[c] = s[m][half][2 * r + c] * (!kDrops               ? of_p + minus_delta
+                                                     : keep(bits[c], m, r) ? of_p * keeps + minus_delta
+                                                                           : minus_delta);
+            }
+            ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
+          }
+      }
       add_rows<Of>(ds, qs[stage], 8 * n, of_k);
     }
   }
+  await_copies();  // of the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
+  const AttentionPlace again(call, tiles, call.group, block_index_again());
+  const AttentionRows rows = again.head.keys(call);
+  const int64_t row = again.tile * Of::kOwnRows + warp() * Of::kWarpRows;
+  const uint32_t attended = attended_by(again.head, row);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
-  if (dk)
-    write_own(call, keys, dk, first, 0, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
-  if (dv)
-    write_own(call, keys, dv, first, 0, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+  if (dk) write_own(call, rows, dk, row, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
+  if (dv) write_own(call, rows, dv, row, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
 }
 
-// Calls f with the width to which rows are padded.
+// Calls f with the width to which rows are padded, and with whether there is dropout.
 template <class F>
-void dispatch_width(int64_t width, const F& f) {
-  if (width <= 32) f(std::integral_constant<int, 32>());
-  else if (width <= 64) f(std::integral_constant<int, 64>());
-  else f(std::integral_constant<int, 128>());
+void dispatch(const AttentionView& call, const F& f) {
+  const auto of_width = [&](auto width) {
+    if (call.dropped > 0) f(width, std::true_type());
+    else f(width, std::false_type());
+  };
+  if (call.width <= 32) of_width(std::integral_constant<int, 32>());
+  else if (call.width <= 64) of_width(std::integral_constant<int, 64>());
+  else of_width(std::integral_constant<int, 128>());
 }
 
 bf16* data_or_null(const Tensor& x) { return x.defined() ? x.cuda_data<bf16>() : nullptr; }
@@ -280,44 +356,46 @@ bool aligned(const Tensor& x) {
 bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d) {
   const int64_t width = t.q.dim(3);
   return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 && t.stride % 8 == 0 &&
-         aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) &&
-         aligned<16>(d.out) && aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
+         aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) && aligned<16>(d.out) &&
+         aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
 }
 
 void attention_forward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options) {
   const AttentionView call(t, options);
-  dispatch_width(call.width, [&](auto width) {
-    if constexpr (width() > 64) {
-      attention_forward_parts(device, t, options);
-    } else {
-      const int64_t tiles = Forward<width()>::tiles(call.queries);
-      launch(device, "attention", forward_kernel<width()>, call.batch * call.heads * tiles, kThreads, call, tiles,
-             t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), t.out.cuda_data<bf16>(),
-             t.log_sums.cuda_data<float>());
-    }
+  const Tensor bits = draw_kept(device, t, options, call);
+  dispatch(call, [&](auto width, auto drops) {
+    using Of = typename Chosen<width()>::Forward;
+    const int64_t tiles = Of::tiles(call.queries);
+    launch(device, "attention", forward_kernel<width(), drops()>, call.batch * call.heads * tiles, kThreads, call,
+           tiles, t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), KeptBits{kept_data(bits)},
+           t.out.cuda_data<bf16>(), t.log_sums.cuda_data<float>());
   });
 }
 
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                             const AttentionGradients& d) {
   const AttentionView call(t, options);
-  const Tensor delta(t.log_sums.shape(), DType::f32, t.q.device());
   const bf16 *q = t.q.cuda_data<bf16>(), *k = t.k.cuda_data<bf16>(), *v = t.v.cuda_data<bf16>();
   const bf16 *out = t.out.cuda_data<bf16>(), *d_out = d.out.cuda_data<bf16>();
-  const float *log_sums = t.log_sums.cuda_data<float>(), *deltas = delta.cuda_data<float>();
-  dispatch_width(call.width, [&](auto width) {
-    launch(device, "attention", delta_kernel<width()>, blocks_for(device, delta.numel() * (width() / 8)), kBlock, call,
-           index_count("attention", delta.numel()), out, d_out, delta.cuda_data<float>());
+  const float* log_sums = t.log_sums.cuda_data<float>();
+  const int64_t heads = call.batch * call.heads, rows = heads * call.queries;
+  const Tensor queries({heads, even(call.queries), 2}, DType::f32, t.q.device());
+  auto* of_queries = reinterpret_cast<Query*>(queries.cuda_data<float>());
+  const Tensor bits = t.kept.defined() ? t.kept : draw_kept(device, t, options, call);
+  const KeptBits kept{kept_data(bits)};
+  dispatch(call, [&](auto width, auto drops) {
+    using Of = Chosen<width()>;
+    launch(device, "attention", query_kernel<width()>, blocks_for(device, rows * (width() / 8)), kBlock, call,
+           index_count("attention", rows), out, d_out, log_sums, of_queries);
+    const int64_t of_q = Of::Queries::tiles(call.queries), of_k = Of::Keys::tiles(call.keys);
+    if (d.q.defined())
+      launch(device, "attention", query_gradients_kernel<width(), drops()>, heads * of_q, kThreads, call, of_q, q, k, v,
+             d_out, of_queries, kept, d.q.cuda_data<bf16>());
+    if (d.k.defined() || d.v.defined())
+      launch(device, "attention", key_gradients_kernel<width(), drops()>, heads / call.group * of_k, kThreads, call,
+             of_k, q, k, v, d_out, of_queries, kept, data_or_null(d.k), data_or_null(d.v));
   });
-  if (call.width > 32) return attention_backward_parts(device, t, options, d, deltas);
-  const int64_t queries = Backward::tiles(call.queries), keys = Backward::tiles(call.keys),
-                heads = call.batch * call.heads;
-  if (d.q.defined())
-    launch(device, "attention", query_gradients_kernel, heads * queries, kThreads, call, queries, q, k, v, d_out,
-           log_sums, deltas, d.q.cuda_data<bf16>());
-  if (d.k.defined() || d.v.defined())
-    launch(device, "attention", key_gradients_kernel, heads / call.group * keys, kThreads, call, keys, q, k, v, d_out,
-           log_sums, deltas, data_or_null(d.k), data_or_null(d.v));
 }
 
-}  // namespace godwit::detail
+}  // namespace detail
+}  // namespace godwit

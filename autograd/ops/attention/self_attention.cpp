@@ -38,14 +38,15 @@ Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const Atte
   const auto part = [=](const Tensor& x, int64_t i) {
     return x.range((order == QkvOrder::queries_first ? i : 2 - i) * width, rows * width).view(shape);
   };
-  const AttentionTensors t{.q = part(qkv.value(), 0),
-                           .k = part(qkv.value(), 1),
-                           .v = part(qkv.value(), 2),
-                           .mask = mask.defined() ? mask.to(qkv.device()) : mask,
-                           .out = Tensor(shape, qkv.dtype(), qkv.device()),
-                           .log_sums = Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device()),
-                           .stride = 3 * width};
+  AttentionTensors t{.q = part(qkv.value(), 0),
+                     .k = part(qkv.value(), 1),
+                     .v = part(qkv.value(), 2),
+                     .mask = mask.defined() ? mask.to(qkv.device()) : mask,
+                     .out = Tensor(shape, qkv.dtype(), qkv.device()),
+                     .log_sums = Tensor({batch, heads, length}, compute_dtype(qkv.dtype()), qkv.device()),
+                     .stride = 3 * width};
   check_attention(t.q, t.k, t.v, t.mask, options);
+  t.kept = attention_kept(t, options);
   on_device(t.q, [&](auto device) { attention_forward(device, t, options); });
   return Var::result(t.out.view({rows, width}), {qkv}, [t, options, part, dx = qkv.gradient()](const Tensor& dy) {
     const Tensor g = dx.target();

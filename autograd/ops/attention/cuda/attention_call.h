@@ -4,7 +4,6 @@
 
 #include "autograd/ops/attention/attention.h"
 #include "engine/cuda/launch.h"
-#include "engine/philox.h"
 #include "engine/random_words.h"
 
 namespace godwit {
@@ -18,7 +17,7 @@ struct AttentionView {
   int64_t batch, queries, keys, heads, width;
   int64_t group;                     // query heads that share a head of k and v
   int32_t query_stride, key_stride;  // row strides of q, and of k and v; 32 bits save registers
-  int64_t past;  // query i attends keys up to i + past; `keys` if not causal
+  int64_t past;                      // query i attends keys up to i + past; `keys` if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
   int32_t dropped;  // an element is dropped if its 24 random bits are below this; 0 without dropout
@@ -52,17 +51,40 @@ struct AttentionView {
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
 };
 
+// philox4x32() with 32-bit products, for which nvcc needs fewer instructions.
+__device__ inline void philox_round(uint32_t (&x)[4], uint32_t key0, uint32_t key1) {
+#ifdef __CUDA_ARCH__
+  uint32_t a_low, a_high, b_low, b_high;
+  asm("{ .reg .u64 p; mul.wide.u32 p, %2, 0xD2511F53; mov.b64 {%0, %1}, p; }" : "=r"(a_low), "=r"(a_high) : "r"(x[0]));
+  asm("{ .reg .u64 p; mul.wide.u32 p, %2, 0xCD9E8D57; mov.b64 {%0, %1}, p; }" : "=r"(b_low), "=r"(b_high) : "r"(x[2]));
+#else
+  const uint64_t a = uint64_t{0xD2511F53u} * x[0], b = uint64_t{0xCD9E8D57u} * x[2];
+  const auto a_low = static_cast<uint32_t>(a), a_high = static_cast<uint32_t>(a >> 32);
+  const auto b_low = static_cast<uint32_t>(b), b_high = static_cast<uint32_t>(b >> 32);
+#endif
+  x[0] = b_high ^ x[1] ^ key0;
+  x[1] = b_low;
+  x[2] = a_high ^ x[3] ^ key1;
+  x[3] = a_low;
+}
+
 // Dropout decisions of elements [4 · quad, 4 · quad + 4) of the probabilities [batch, heads, queries, keys]: bit k is 1
 // if element 4 · quad + k is kept. One Philox call.
-__device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
-  const auto words = philox4x32({quad, call.step(), call.rng.purpose, call.rng.sender},
-                                {static_cast<uint32_t>(call.rng.seed), static_cast<uint32_t>(call.rng.seed >> 32)});
+__device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad, uint32_t step) {
+  uint32_t words[4] = {quad, step, call.rng.purpose, call.rng.sender};
+  const auto key0 = static_cast<uint32_t>(call.rng.seed), key1 = static_cast<uint32_t>(call.rng.seed >> 32);
+#pragma unroll
+  for (uint32_t round = 0; round < 10; ++round)
+    philox_round(words, key0 + round * 0x9E3779B9u, key1 + round * 0xBB67AE85u);
   const uint32_t last =
       (static_cast<uint32_t>(call.dropped) << 8) - 1;  // the largest word whose upper 24 bits are below `dropped`
   uint32_t kept = 0;
 #pragma unroll
   for (int k = 0; k < 4; ++k) kept |= (words[k] > last ? 1u : 0u) << k;
   return kept;
+}
+__device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad) {
+  return kept_of_quad(call, quad, call.step());
 }
 
 // The rows of one head.
@@ -98,13 +120,28 @@ struct AttentionHeadView {
   }
 };
 
+// blockIdx.x for values that are computed again, so that they occupy no registers in between.
+__device__ inline uint32_t block_index_again() {
+#ifdef __CUDA_ARCH__
+  uint32_t block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
+#else
+  return blockIdx.x;
+#endif
+}
+
 // The work of a thread block in a launch with `tiles` blocks per unit of `unit` consecutive heads.
 struct AttentionPlace {
   AttentionHeadView head;  // the first of the unit
   int64_t tile;
-  __device__ AttentionPlace(const AttentionView& call, int64_t tiles, int64_t unit = 1)
-      : head(call, blockIdx.x / static_cast<uint32_t>(tiles) * static_cast<uint32_t>(unit)),
-        tile(blockIdx.x % static_cast<uint32_t>(tiles)) {}
+  __device__ AttentionPlace(const AttentionView& call, int64_t tiles, int64_t unit = 1, uint32_t block = blockIdx.x)
+      : head(call, block / static_cast<uint32_t>(tiles) * static_cast<uint32_t>(unit)),
+        tile(block % static_cast<uint32_t>(tiles)) {}
+  // A tile of queries; with causal attention, blocks with more keys come first.
+  __device__ int64_t longest_first(const AttentionView& call, int64_t tiles) const {
+    return call.past < call.keys ? tiles - 1 - tile : tile;
+  }
 };
 
 }  // namespace godwit

@@ -1,77 +1,83 @@
-// Dropout decisions as bit masks in the order of tensor-core fragments.
+// Dropout decisions as bits: drawn once per call, read by all kernels.
 #pragma once
 #include "autograd/ops/attention/cuda/attention_tiles.h"
 
 namespace godwit::detail {
 
-// For tiles whose rows are queries: bit 4n + c of kept[r] is for query `query` + lane / 4 + 8r, key `key` + 8n + 2(lane
-// % 4) + c; `key` is a multiple of 4. Four lanes share two rows. Each lane draws kN quads: every second quad of a row.
-// If keys % 4 != 0, rows begin within a quad, and a lane draws the last quad of its row too.
-template <int kN>
-__device__ void kept_by_query(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key,
-                              uint32_t (&kept)[2]) {
-  const int t = lane() % 4, odd = t % 2;
-  const int64_t row = head.number(call) * call.queries + query + lane() / 4;
-  const int64_t first = (row + 8 * odd) * call.keys + key;
-  const auto quad = static_cast<uint32_t>(first >> 2);
-  uint32_t mine = 0;
-#pragma unroll
-  for (int n = 0; n < kN; ++n) mine |= kept_of_quad(call, quad + t / 2 + 2 * n) << 4 * n;
-  const auto both_rows = [&](uint32_t bits, uint32_t(&of)[2]) {
-    const uint32_t others = __shfl_xor_sync(~0u, bits, 1);
-    of[0] = odd ? others : bits;
-    of[1] = odd ? bits : others;
-  };
-  both_rows(mine, kept);  // nibble n: quad 2n + t / 2
-  const int at =
-      2 * odd + static_cast<int>(first & 3);  // of bit c = 0, from the start of that quad; equal for both rows
-  if (call.keys % 4 == 0) {
-    kept[0] >>= at;
-    kept[1] >>= at;
-    return;
+// One bit per probability: 1 if it is kept. The bits of a query's row are in words of 32 keys, a multiple of 128 keys.
+struct KeptBits {
+  const uint32_t* words;
+
+  static __host__ __device__ int64_t row_words(int64_t keys) { return (keys + 127) / 128 * 4; }
+  // The row of query `i` of head `number`.
+  __device__ const uint32_t* row(const AttentionView& call, int64_t number, int64_t i) const {
+    return words + (number * call.queries + i) * row_words(call.keys);
   }
-  uint32_t last[2];
-  both_rows(kept_of_quad(call, quad + 2 * kN), last);
+};
+
+// Draws the bits; one word per thread. Words after the last key that a query attends are not written.
+static __global__ void draw_kernel(AttentionView call, uint32_t words, uint32_t* to) {
+  const auto row_words = static_cast<uint32_t>(KeptBits::row_words(call.keys));
+  const auto queries = static_cast<uint32_t>(call.queries), keys = static_cast<uint32_t>(call.keys);
+  const bool causal = call.past < call.keys;
+  const uint32_t step = call.step();
+  for (uint32_t at = grid_thread32(); at < words; at += grid_threads32()) {
+    const uint32_t row = at / row_words, key = (at - row * row_words) * 32;
+    if (key >= keys || (causal && key > row % queries + static_cast<uint32_t>(call.past))) continue;
+    const uint64_t first = uint64_t{row} * keys + key;
+    const auto quad = static_cast<uint32_t>(first >> 2);
+    uint32_t bits = 0;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    uint32_t next = __shfl_xor_sync(~0u, kept[r], 2);  // nibble n: quad 2n + t / 2 + 1
-    if (t >= 2) next = next >> 4 | last[r] << (4 * kN - 4);
-    kept[r] = (at >= 4 ? next : kept[r]) >> at % 4;
-    if (at == 3) kept[r] = (kept[r] & 0x11111111) | (next & 0x11111111) << 1;
+    for (uint32_t i = 0; i < 8; ++i) bits |= kept_of_quad(call, quad + i, step) << 4 * i;
+    const int shift = static_cast<int>(first & 3);  // not 0 if rows begin within a quad
+    if (shift != 0) bits = bits >> shift | kept_of_quad(call, quad + 8, step) << (32 - shift);
+    to[at] = bits;
   }
 }
 
-// For tiles whose rows are keys: bit 4n + 2r + c is for key `key` + lane / 4 + 8r, query `query` + 8n + 2(lane % 4) +
-// c; `key` is a multiple of 16. The sixteen keys of a query are in four quads, each drawn by one lane for the four
-// lanes that hold its keys. If keys % 4 != 0, the keys are in five quads; four lanes share the fifth quads.
-template <int kN>
-__device__ uint32_t kept_by_key(const AttentionView& call, const AttentionHeadView& head, int64_t query, int64_t key) {
-  const int g = lane() / 4, t = lane() % 4;
-  const int64_t row = head.number(call) * call.queries + query + 2 * t;
-  const auto quad = static_cast<uint32_t>(((row + g % 2) * call.keys + key) >> 2);
-  const auto step = static_cast<uint32_t>(2 * call.keys);  // eight queries further
-  uint32_t mine = 0, fifth = 0;
-#pragma unroll
-  for (int n = 0; n < kN; ++n) mine |= kept_of_quad(call, quad + g / 2 + n * step) << 4 * n;
-  if (call.keys % 4 != 0) {
-#pragma unroll
-    for (int n = 0; n < kN; n += 4)
-      if (n + g / 2 < kN) fifth |= kept_of_quad(call, quad + 4 + (n + g / 2) * step) << 4 * (n + g / 2);
-    fifth |= __shfl_xor_sync(~0u, fifth, 8);
-    fifth |= __shfl_xor_sync(~0u, fifth, 16);
-  }
-  uint32_t kept = 0;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int at = g + static_cast<int>((row + i % 2) * call.keys & 3), of = i / 2 * 2 + at / 4;  // element and quad
-    uint32_t bits = __shfl_sync(~0u, mine, (of % 4 * 2 + i % 2) * 4 + t);
-    if (i >= 2 && call.keys % 4 != 0) {
-      const uint32_t fifths = __shfl_sync(~0u, fifth, i % 2 * 4 + t);
-      if (of == 4) bits = fifths;
-    }
-    kept |= (bits >> at % 4 & 0x11111111) << i;
-  }
-  return kept;
+inline uint32_t* kept_data(const Tensor& bits) { return bits.defined() ? bits.cuda_data<uint32_t>() : nullptr; }
+
+// Draws the bits of a call to t.kept, or to a new tensor if t.kept is undefined. Returns an undefined tensor without
+// dropout.
+inline Tensor draw_kept(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
+                        const AttentionView& call) {
+  const Tensor bits = t.kept.defined() ? t.kept : attention_kept(t, options);
+  if (!bits.defined()) return {};
+  launch(device, "attention", draw_kernel, blocks_for(device, bits.numel()), kBlock, call,
+         index_count("attention", bits.numel()), kept_data(bits));
+  return bits;
 }
+
+// The bits of a warp's 16 · kM queries from `first`. load() sets bit 8 (n % 4) + c of kept[m][r][n / 4] for query 16m +
+// lane / 4 + 8r and key `key` + 8n + 2 (lane % 4) + c; `key` is a multiple of 32.
+template <int kM, bool kDrops>
+class KeptRows {
+ public:
+  __device__ KeptRows(const AttentionView& call, const AttentionHeadView& head, KeptBits kept, int64_t first) {
+    if constexpr (kDrops) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int64_t i = first + lane() / 4 + 16 * m + 8 * r;
+          rows_[m][r] = kept.row(call, head.number(call), i < call.queries ? i : 0);
+        }
+    }
+  }
+  template <int kWords>
+  __device__ void load(int64_t key, uint32_t (&kept)[kM][2][kWords]) const {
+    if constexpr (kDrops) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int r = 0; r < 2; ++r)
+#pragma unroll
+          for (int w = 0; w < kWords; ++w) kept[m][r][w] = __ldg(rows_[m][r] + key / 32 + w) >> 2 * (lane() % 4);
+    }
+  }
+
+ private:
+  [[maybe_unused]] const uint32_t* rows_[kM][2];
+};
 
 }  // namespace godwit::detail

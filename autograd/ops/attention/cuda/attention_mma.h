@@ -10,10 +10,4 @@ void attention_forward_mma(Cuda device, const AttentionTensors& t, const Attenti
 void attention_backward_mma(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
                             const AttentionGradients& d);
 
-// Used by these two: forward for widths above 64, and the gradients of q, k and v for widths above 32.
-// delta [batch, heads, queries] = Σ d_out · out.
-void attention_forward_parts(Cuda device, const AttentionTensors& t, const AttentionOptions& options);
-void attention_backward_parts(Cuda device, const AttentionTensors& t, const AttentionOptions& options,
-                              const AttentionGradients& d, const float* delta);
-
 }  // namespace godwit::detail

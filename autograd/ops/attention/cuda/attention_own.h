@@ -50,7 +50,12 @@ class OwnRows {
                      int64_t of_block, Memory& memory)
       : OwnRows(call, rows, x, first, flip) {
     if constexpr (kShared) {
-      TileRows<typename Of::All>(call, rows, x).load(of_block, lowest(rows.length - of_block), memory.chunks);
+      const TileRows<typename Of::Own> of_block_rows(call, rows, x);
+#pragma unroll
+      for (int row = 0; row < Of::kOwnRows; row += 64) {
+        const int64_t at = of_block + row;
+        of_block_rows.load(at, at < rows.length ? lowest(rows.length - at) : 0, memory.chunks + row * Of::kColumns);
+      }
       tile_ = memory.chunks + static_cast<int>(first - of_block) * Of::kColumns;
     }
   }
@@ -71,10 +76,9 @@ class OwnRows {
   const Chunk* tile_ = nullptr;
 };
 
-// Writes value(m, r, sum) to rows of x from row `first`, from group `column` of eight columns; r = 1 for the lower
-// eight of sixteen rows.
+// Writes value(m, r, sum) to rows of x from row `first`; r = 1 for the lower eight of sixteen rows.
 template <int kM, int kColumns, class F>
-__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first, int column,
+__device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
                           const float (&sums)[kM][kColumns][4], const F& value) {
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -86,7 +90,7 @@ __device__ void write_own(const AttentionView& call, const AttentionRows& rows, 
 #pragma unroll
       for (int n = 0; n < kColumns; ++n) {
         const uint32_t word = pack_bf16(value(m, r, sums[m][n][2 * r]), value(m, r, sums[m][n][2 * r + 1]));
-        const int at = 8 * (column + n);
+        const int at = 8 * n;
         if (at < call.width)
           *reinterpret_cast<Pack<bf16, 2>*>(to + at + 2 * (lane() % 4)) = std::bit_cast<Pack<bf16, 2>>(word);
       }

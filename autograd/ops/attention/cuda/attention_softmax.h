@@ -40,6 +40,12 @@ __device__ void mask_scores(const AttentionView& call, const KeyTile& tile, int6
   }
 }
 
+// Whether all of the warp's queries from `first` attend all 8 · kN keys of the tile.
+template <int kN>
+__device__ bool attend_all(const AttentionView& call, const KeyTile& tile, int64_t first) {
+  return tile.attended == lowest(8 * kN) && tile.first + 8 * kN - 1 <= first + call.past;
+}
+
 // The largest score and the sum of the exponentials of each query; index r = 1 is for the lower eight of sixteen.
 template <int kM>
 struct Softmax {
@@ -50,15 +56,13 @@ struct Softmax {
     for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -FLT_MAX;
   }
 
-  // Adds the scores of queries 16m + lane / 4 + 8r from `first` and of keys from `key`: p becomes the exponentials
-  // after dropout. Returns the factor of earlier exponentials in `shrunk`.
-  template <int kN>
-  __device__ void add(const AttentionView& call, const AttentionHeadView& head, int64_t first, int64_t key, float scale,
-                      const float (&s)[kM][kN][4], uint32_t (&p)[kN / 2][kM][4], float (&shrunk)[kM][2]) {
+  // Adds the scores of a tile: p becomes the exponentials after dropout by `kept` (attention_draws.h). Returns the
+  // factor of earlier exponentials in `shrunk`.
+  template <bool kDrops, int kN>
+  __device__ void add(float scale, const float (&s)[kM][kN][4], const uint32_t (&kept)[kM][2][kN / 4],
+                      uint32_t (&p)[kN / 2][kM][4], float (&shrunk)[kM][2]) {
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      uint32_t kept[2] = {};
-      if (call.dropped > 0) kept_by_query<kN>(call, head, first + 16 * m, key, kept);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         float most = largest[m][r];
@@ -76,7 +80,7 @@ struct Softmax {
           for (int c = 0; c < 2; ++c) {
             e[c] = exp2_approximate(s[m][n][2 * r + c] * scale - shift);
             sum[m][r] += e[c];
-            if (call.dropped > 0 && (kept[r] >> (4 * n + c) & 1) == 0) e[c] = 0;
+            if (kDrops && (kept[m][r][n / 4] >> (8 * (n % 4) + c) & 1) == 0) e[c] = 0;
           }
           p[n / 2][m][n % 2 * 2 + r] = pack_bf16(e[0], e[1]);
         }

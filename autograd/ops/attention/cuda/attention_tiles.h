@@ -20,12 +20,11 @@ struct alignas(16) Chunk {
 // has `rows` rows. A larger m reuses loads from shared memory more often and needs more registers.
 template <int width, int m, int rows>
 struct Sizes {
-  static constexpr int kWidth = width, kM = m, kThreads = detail::kThreads;
+  static constexpr int kWidth = width, kM = m;
   static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16; groups of 8 columns
   static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
   static constexpr int kRows = rows;
   static constexpr int kChunks = kRows * kColumns;
-  using Left = uint32_t[kM][4];         // sixteen columns of the warp's own rows
   using Sums = float[kM][kColumns][4];  // accumulators for the own rows
   static int64_t tiles(int64_t length) { return (length + kOwnRows - 1) / kOwnRows; }
 
@@ -39,35 +38,39 @@ __device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
 
 __device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// A difference of indices as an int. The limit exceeds every offset within a tile, so comparisons with offsets are
-// right.
-__device__ inline int within_tiles(int64_t difference) {
-  constexpr int kMost = 1024;
-  return difference > kMost ? kMost : difference < -kMost ? -kMost : static_cast<int>(difference);
-}
-
 // Copies tiles of a head's rows to shared memory with all threads of the block. Each thread copies chunks of one
 // column.
 template <class Of>
 class TileRows {
-  static constexpr int kStride = Of::kThreads / Of::kColumns;  // row stride of one thread
+  static constexpr int kStride = kThreads / Of::kColumns;  // row stride of one thread
 
  public:
   __device__ TileRows(const AttentionView& call, const AttentionRows& rows, const bf16* x)
       : from_(rows.row(x, row()) + (8 * column() < call.width ? 8 * column() : 0)),
         step_(rows.step),
-        mask_(8 * column() < call.width ? ~uint64_t{0} : 0) {}
+        counts_(8 * column() < call.width) {}
 
-  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros for rows without a bit
-  // in `there` and for columns beyond the width.
-  __device__ void load(int64_t first, uint64_t there, Chunk* to, int64_t shift = 0) const {
-    there = (there & mask_) >> row();
+  // Starts copying rows [first, first + kRows) to `to`. Writes zeros for rows without a bit in `there` and for columns
+  // beyond the width.
+  __device__ void load(int64_t first, uint64_t there, Chunk* to) const {
+    there = counts_ ? there >> row() : 0;
     to += Of::place(row(), column());
+    const bf16* from = from_ + first * step_;
 #pragma unroll
     for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
-      copy_async(to + i * Of::kColumns, copies ? from_ + shift + (first + i) * step_ : from_, copies);
+      copy_async(to + i * Of::kColumns, from + i * step_, copies);
     }
+  }
+
+  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros from row `first` +
+  // `count` on and for columns beyond the width.
+  __device__ void load_rows(int first, int count, Chunk* to, int shift) const {
+    count = counts_ ? count - row() : 0;
+    to += Of::place(row(), column());
+    const bf16* from = from_ + shift + int64_t{first} * step_;
+#pragma unroll
+    for (int i = 0; i < Of::kRows; i += kStride) copy_async(to + i * Of::kColumns, from + i * step_, i < count);
   }
 
  private:
@@ -76,10 +79,10 @@ class TileRows {
 
   const bf16* from_;
   int32_t step_;
-  uint64_t mask_;
+  bool counts_;
 };
 
-// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed; kN is 1 or even.
+// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed; kN is even.
 template <class Of, int kN, class Own>
 __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
 #pragma unroll
@@ -88,47 +91,39 @@ __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float 
     for (int n = 0; n < kN; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
-  // The columns of a load are an even number plus lane_column, or with kN = 1 a multiple of 4 plus lane_column, so
-  // that ^ adds them within place().
-  const int lane_row = kN == 1 ? lane() % 8 : lane() % 16, lane_column = kN == 1 ? lane() / 8 : lane() / 16;
   tile += row * Of::kColumns;
-  const int start = Of::place(lane_row, lane_column);
-  uint32_t b[4];
+  // Two words of a load are a right operand, in adjacent registers as the instruction requires. Columns of a load are
+  // even, so that ^ adds them within place().
+  const int start = Of::place(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
   for (int k = 0; k < Of::kSteps; ++k) {
     uint32_t a[Of::kM][4];
     own.step(k, a);
-    if constexpr (kN == 1) {
-      if (k % 2 == 0) load_matrices(b, tile + (start ^ 2 * k));
 #pragma unroll
-      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][0], a[m], b[k % 2 * 2], b[k % 2 * 2 + 1]);
-    } else {
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t b[4];
+      load_matrices(b, tile + 8 * n * Of::kColumns + (start ^ 2 * k));
 #pragma unroll
-      for (int n = 0; n < kN; n += 2) {
-        load_matrices(b, tile + 8 * n * Of::kColumns + (start ^ 2 * k));
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[1]);
 #pragma unroll
-        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n], a[m], b[0], b[2]);
-#pragma unroll
-        for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[1], b[3]);
-      }
+      for (int m = 0; m < Of::kM; ++m) mma_bf16(s[m][n + 1], a[m], b[2], b[3]);
     }
   }
 }
 
-// sums += p · rows [row, row + 16) of the tile, from group `column` of eight columns; a multiple of kColumns.
-template <class Of, int kM, int kColumns>
-__device__ void add_rows(const uint32_t (&p)[kM][4], const Chunk* tile, int row, float (&sums)[kM][kColumns][4],
-                         int column = 0) {
+// sums += p · rows [row, row + 16) of the tile.
+template <class Of>
+__device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int row, typename Of::Sums& sums) {
   tile += row * Of::kColumns;
-  const int start = Of::place(lane() % 16, lane() / 16) ^ column;
+  const int start = Of::place(lane() % 16, lane() / 16);
 #pragma unroll
-  for (int n = 0; n < kColumns; n += 2) {
+  for (int n = 0; n < Of::kColumns; n += 2) {
     uint32_t b[4];
     load_transposes(b, tile + (start ^ n));
 #pragma unroll
-    for (int m = 0; m < kM; ++m) mma_bf16(sums[m][n], p[m], b[0], b[1]);
+    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n], p[m], b[0], b[1]);
 #pragma unroll
-    for (int m = 0; m < kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
+    for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
   }
 }
 
