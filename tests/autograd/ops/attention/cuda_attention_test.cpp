@@ -273,6 +273,35 @@ TEST_F(CudaAttention, GradientsDropTheSameElementsAsTheCpu) {
     }
 }
 
+// The gradients have the same bits whether or not forward kept the dropout decisions.
+TEST_F(CudaAttention, BackwardDrawsDecisionsThatWereNotKept) {
+  const Sizes s{1, 66, 130, 2, 64};
+  const AttentionOptions options{.dropout = 0.3, .key = kDraws};
+  const Inputs in = inputs(s, DType::bf16);
+  on_gpu([&] {
+    const auto gpu = [](const Tensor& x) { return x.to(context().device); };
+    AttentionTensors t{.q = gpu(in[0]),
+                       .k = gpu(in[1]),
+                       .v = gpu(in[2]),
+                       .mask = {},
+                       .out = Tensor(s.q(), DType::bf16),
+                       .log_sums = Tensor({s.batch, s.heads, s.queries}, DType::f32)};
+    EXPECT_FALSE(attention_kept(t, {}).defined());
+    t.kept = attention_kept(t, options);
+    EXPECT_EQ(t.kept.shape(), (Shape{s.batch * s.heads * s.queries, 8}));  // 256 bits for 130 keys
+    attention_forward(cuda_of(t.q.device()), t, options);
+    const auto gradients = [&] {
+      const AttentionGradients d{gpu(in[3]), Tensor(s.q(), DType::bf16), Tensor(s.k(), DType::bf16),
+                                 Tensor(s.k(), DType::bf16)};
+      attention_backward(cuda_of(t.q.device()), t, options, d);
+      return std::vector{values(d.q.to(kCpu)), values(d.k.to(kCpu)), values(d.v.to(kCpu))};
+    };
+    const auto expected = gradients();
+    t.kept = {};
+    EXPECT_EQ(gradients(), expected);
+  });
+}
+
 // The tests cuda_races_* repeat this one: several blocks and tiles of every kernel on tensor cores.
 TEST_F(CudaAttention, IsReproducible) {
   for (const Sizes& s : {Sizes{1, 66, 70, 1, 64}, {1, 130, 130, 1, 32}, {1, 66, 70, 1, 128}})
