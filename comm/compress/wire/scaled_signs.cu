@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/cuda/launch.h"
+#include "engine/cuda/reduce.h"
 
 namespace godwit {
 namespace {
@@ -104,19 +104,38 @@ __global__ void compress_kernel(X x, float* e, const SignTile* tiles, SignScale 
   quantize_tile(y, e, tile, s, words);
 }
 
-// One thread per block of values: adds the sums of its tiles in order and computes the scale.
-__global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, float* sums, float* scales) {
-  for (int64_t first = grid_thread(); first < count; first += grid_threads()) {
-    const int32_t block = tiles[first].block;
-    if (first > 0 && tiles[first - 1].block == block) continue;
-    double sum = 0;
-    int64_t values = 0;
-    for (int64_t i = first; i < count && tiles[i].block == block; ++i) {
-      sum += static_cast<double>(sums[i]);
-      values += tiles[i].count;
-    }
-    scales[block] = scale_of(sum, values, scale);
+// Index of the first tile of this or a later block of values.
+__device__ int64_t first_tile(const SignTile* tiles, int64_t count, int64_t block) {
+  int64_t first = 0;
+  while (count > 0) {
+    const int64_t half = count / 2;
+    if (tiles[first + half].block < block) first += half + 1, count -= half + 1;
+    else count = half;
   }
+  return first;
+}
+
+// One block of threads per block of values: loads the sums of its tiles together, adds them in order, and computes the
+// scale.
+__global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, const float* sums, float* scales) {
+  __shared__ float loaded[kBlock];
+  const int64_t block = blockIdx.x, end = first_tile(tiles, count, block + 1);
+  double sum = 0;
+  int64_t values = 0;
+  for (int64_t first = first_tile(tiles, count, block); first < end; first += kBlock) {
+    const auto here = static_cast<unsigned>(end - first < kBlock ? end - first : kBlock);
+    __syncthreads();  // thread 0 has added the previous sums
+    if (threadIdx.x < here) {
+      loaded[threadIdx.x] = sums[first + threadIdx.x];
+      values += tiles[first + threadIdx.x].count;
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) continue;
+#pragma unroll 8
+    for (unsigned i = 0; i < here; ++i) sum += static_cast<double>(loaded[i]);
+  }
+  values = block_reduce(values, Plus());
+  if (threadIdx.x == 0) scales[block] = scale_of(sum, values, scale);
 }
 
 __global__ void quantize_kernel(float* e, const SignTile* tiles, const float* scales, uint32_t* words,
@@ -160,8 +179,8 @@ Tensor compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignS
   launch(device, "scaled signs", compress_kernel<X>, count, kBlock, x, e, on, scale, whole, words,
          sums.cuda_data<float>(), fault);
   if (!whole) {
-    launch(device, "scaled signs", scale_kernel, blocks_for(device, count), kBlock, on, count, scale,
-           sums.cuda_data<float>(), scales.cuda_data<float>());
+    launch(device, "scaled signs", scale_kernel, blocks, kBlock, on, count, scale, sums.cuda_data<float>(),
+           scales.cuda_data<float>());
     launch(device, "scaled signs", quantize_kernel, count, kBlock, e, on, scales.cuda_data<float>(), words, fault);
   }
   return bad;
