@@ -287,6 +287,7 @@ class ZeroOneAdamServer : public Server<T> {
     replace_errors(true);
     for (size_t j = 0; j < this->d_; ++j) {
       if (v[j] == 0) agreed[j] = 0;
+      if (v[j] == 0 && frozen) this->signs.server_e[j] = 0;
       const T change = this->limited(agreed[j] / std::sqrt(v[j] + this->eps), T(rate_sum_) * this->limit);
       common[j] = ((this->decayed_[j] ? T(product_) : T(1)) * common[j]) - change;
       for (size_t i = 0; i < x.size(); ++i) {
