@@ -177,7 +177,7 @@ DnnDescriptor ConvolutionPlan::operation_graph(const ConvolutionProblem& problem
     // With 4 channels, cuDNN 9.19 computed wrong values on an H200 (2026-11-27), without an error.
     if (problem.x.extents[3] % kChannelUnit != 0 || problem.y.extents[3] % kChannelUnit != 0)
       throw DnnNotSupported(
-          "cuDNN's float32 filter gradients of bfloat16 images are wrong unless channels are multiples of 8");
+          "cuDNN's float32 filter gradients of bfloat16 images can be wrong unless channels are multiples of 8");
     const DnnDescriptor wide = tensor_descriptor(kDnnWideW, problem.w, true);
     operations.push_back(convolution_operation(problem, wide));
     operations.push_back(copy_operation(wide, w));

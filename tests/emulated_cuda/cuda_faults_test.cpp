@@ -235,13 +235,14 @@ TEST_F(CudaFaults, Float32FilterGradientsOfBfloat16ImagesTakeTheBestRouteAndDeto
       EXPECT_THAT(paths.rounded, SizeIs(0));
       EXPECT_THAT(notices.fresh(), SizeIs(0));
     }
-    for (int i = 0; i < 2; ++i) EXPECT_EQ(filter_gradient(3, kProduct), rounded) << "its graph is wrong for 3 channels";
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(filter_gradient(3, kProduct), rounded) << "its graph can be wrong for 3 channels";
     EXPECT_EQ(filter_gradient(5, kProduct), rounded);
     ASSERT_THAT(paths.rounded, SizeIs(2)) << "once per shape";
     EXPECT_THAT(
         paths.rounded[0],
         testing::AllOf(HasSubstr("conv2d backward filters, x bfloat16 [2, 6, 6, 3], weight float32 [8, 1, 1, 3]"),
-                       HasSubstr("are wrong unless channels are multiples of 8")));
+                       HasSubstr("can be wrong unless channels are multiples of 8")));
     const auto texts = notices.fresh();
     ASSERT_THAT(texts, SizeIs(1)) << "once per run";
     EXPECT_THAT(texts[0], HasSubstr("in bfloat16, which rounds it to 8 bits: conv2d backward filters"));

@@ -299,6 +299,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
           }
       }
       add_rows<Of>(p, gs[stage], 8 * n, of_v);
+      // Queries and bits are read again, because registers are scarce.
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const Query of[2] = {of_column(half, 0), of_column(half, 1)};
