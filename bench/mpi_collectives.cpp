@@ -99,9 +99,18 @@ void time_all_reduce(Communicator& comm, int64_t bytes) {
 struct Exchange {
   const char* name;
   int64_t bytes;  // bytes that a rank sends and receives
-  std::function<void()> fill, ours, mpi;
+  // polled: MPI's nonblocking collectives
+  std::function<void()> fill, ours, mpi, polled;
   std::function<bool()> correct;  // checks the result
 };
+
+// Polls a nonblocking collective until it has completed. start(request) starts it.
+template <class Start>
+void poll(const Start& start) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  start(&request);
+  for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), done == 0;) std::this_thread::yield();
+}
 
 // Exchanges of a bucket of 25 MiB. The 1-bit all-reduce exchanges one bit per value, as Birder does between nodes.
 std::vector<Exchange> exchanges(Communicator& comm) {
@@ -120,7 +129,13 @@ std::vector<Exchange> exchanges(Communicator& comm) {
   };
   const auto count = static_cast<int>(part), count_words = static_cast<int>(words / n);
   return {{"all-reduce", 2 * (n - 1) * part * 4, fill_x, [=, &group] { group.all_reduce(x, Reduce::sum, "bench"); },
-           [=] { MPI_Allreduce(MPI_IN_PLACE, x.raw(), n * count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }, right_x},
+           [=] { MPI_Allreduce(MPI_IN_PLACE, x.raw(), n * count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); },
+           [=] {
+             poll([=](MPI_Request* r) {
+               MPI_Iallreduce(MPI_IN_PLACE, x.raw(), n * count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, r);
+             });
+           },
+           right_x},
           {"reduce-scatter, all-gather", 2 * (n - 1) * part * 4, fill_x,
            [=, &group] {
              group.reduce_scatter(x, own, Reduce::sum, "bench");
@@ -129,6 +144,14 @@ std::vector<Exchange> exchanges(Communicator& comm) {
            [=] {
              MPI_Reduce_scatter_block(x.raw(), own.raw(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
              MPI_Allgather(own.raw(), count, MPI_FLOAT, x.raw(), count, MPI_FLOAT, MPI_COMM_WORLD);
+           },
+           [=] {
+             poll([=](MPI_Request* r) {
+               MPI_Ireduce_scatter_block(x.raw(), own.raw(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, r);
+             });
+             poll([=](MPI_Request* r) {
+               MPI_Iallgather(own.raw(), count, MPI_FLOAT, x.raw(), count, MPI_FLOAT, MPI_COMM_WORLD, r);
+             });
            },
            right_x},
           {"1-bit all-reduce", 2 * (n - 1) * words / n * 4,
@@ -145,6 +168,15 @@ std::vector<Exchange> exchanges(Communicator& comm) {
              MPI_Allgather(served.raw(), count_words, MPI_FLOAT, agreed.raw(), count_words, MPI_FLOAT, MPI_COMM_WORLD);
            },
            [=] {
+             poll([=](MPI_Request* r) {
+               MPI_Ialltoall(bits.raw(), count_words, MPI_FLOAT, met.raw(), count_words, MPI_FLOAT, MPI_COMM_WORLD, r);
+             });
+             poll([=](MPI_Request* r) {
+               MPI_Iallgather(served.raw(), count_words, MPI_FLOAT, agreed.raw(), count_words, MPI_FLOAT,
+                              MPI_COMM_WORLD, r);
+             });
+           },
+           [=] {
              bool right = true;
              for (int64_t i = 0; i < words; ++i) {
                const int64_t at = comm.rank * (words / n) + i % (words / n);
@@ -156,31 +188,35 @@ std::vector<Exchange> exchanges(Communicator& comm) {
 }
 
 // With one rank per host: prints the share of the line's rate that each exchange reaches on the slowest rank. `rate`:
-// bytes per second and direction. Godwit's runs and MPI's do not alternate, because the congestion control of a
-// connection adapts to the traffic of the last second.
+// bytes per second and direction. Runs of Godwit, of MPI and of MPI's nonblocking collectives do not alternate, because
+// the congestion control of a connection adapts to the traffic of the last second.
 void time_line(Communicator& comm, double rate) {
   for (const Exchange& exchange : exchanges(comm)) {
-    const std::function<void()>* const both[2] = {&exchange.ours, &exchange.mpi};
-    std::vector<double> seconds[2];
+    struct Run {
+      const char* name;
+      const std::function<void()>& exchange;
+      std::vector<double> seconds = {};  // of the slowest rank
+    };
+    Run runs[] = {{"godwit", exchange.ours}, {"MPI", exchange.mpi}, {"MPI, polled", exchange.polled}};
     const double bound = static_cast<double>(exchange.bytes) / rate;
     const int repeats = std::clamp(static_cast<int>(4 / bound), 3, 40);
-    for (size_t w = 0; w < 2; ++w)
+    for (Run& run : runs)
       for (int i = 0; i <= repeats; ++i) {
         exchange.fill();
         MPI_Barrier(MPI_COMM_WORLD);
         const double start = now();
-        (*both[w])();
+        run.exchange();
         double mine = now() - start, slowest = 0;
-        if (i == 0)
-          check(exchange.correct(), "bench: ", exchange.name, w == 0 ? " of godwit" : " of MPI",
-                " gives a wrong result");
+        if (i == 0) check(exchange.correct(), "bench: ", exchange.name, " of ", run.name, " gives a wrong result");
         MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        if (i > 0) seconds[w].push_back(slowest);
+        if (i > 0) run.seconds.push_back(slowest);
       }
-    if (comm.rank == 0)
-      std::printf("%-27s bound %7.1f ms  godwit %7.1f ms (%3.0f %%, best %3.0f %%)  MPI %7.1f ms (%3.0f %%)\n",
-                  exchange.name, 1e3 * bound, 1e3 * median(seconds[0]), 100 * bound / median(seconds[0]),
-                  100 * bound / least(seconds[0]), 1e3 * median(seconds[1]), 100 * bound / median(seconds[1]));
+    if (comm.rank != 0) continue;
+    std::printf("%-27s bound %7.1f ms", exchange.name, 1e3 * bound);
+    for (const Run& run : runs)
+      std::printf("  %s %7.1f ms (%3.0f %%, best %3.0f %%)", run.name, 1e3 * median(run.seconds),
+                  100 * bound / median(run.seconds), 100 * bound / least(run.seconds));
+    std::printf("\n");
     std::fflush(stdout);
   }
 }
