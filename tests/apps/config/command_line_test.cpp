@@ -296,7 +296,7 @@ TEST(CommandLine, RefusesEmptyValues) {
 }
 
 TEST(CommandLine, HelpAndPrintConfigTakeNoValue) {
-  for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help="})
+  for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help=", "--version=1"})
     expect_parts(error({word}), {"takes no value"});
 }
 
