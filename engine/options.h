@@ -55,7 +55,8 @@ struct Option {
   // Checks a text instead of `choices`; for an enum, in addition to `choices`. Throws an Error with `subject`.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;
 
-  Option& with_flag(std::string text, std::string value = {}) {  // sets `flag` and `placeholder`
+  // Sets `flag` and `placeholder`.
+  Option& with_flag(std::string text, std::string value = {}) {
     return flag = std::move(text), placeholder = std::move(value), *this;
   }
   Option& with_empty_message(std::string text) { return if_empty = std::move(text), *this; }  // sets `if_empty`
