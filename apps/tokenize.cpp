@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/config/build_identity.h"
 #include "data/text/char_tokenizer.h"
 #include "data/text/documents.h"
 #include "data/text/token_data.h"
@@ -34,6 +35,7 @@ constexpr const char* kUsage =
     "  --format FORMAT         header: llm.c's format with the tokenizer's fingerprint (default); plain: nanoGPT's "
     "format\n"
     "  --shard-tokens N        tokens of a shard with a header (100000000)\n"
+    "  --version               prints version and hash of the sources, and ends\n"
     "\n"
     "<|endoftext|> separates documents, or a line feed if the tokenizer has no such token. A file with one document "
     "is\n"
@@ -251,8 +253,11 @@ void run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   try {
-    for (const std::string& arg : args)
+    for (const std::string& arg : args) {
       if (arg == "--help" || arg == "-h") return std::printf("%s\n", kUsage) > 0 ? 0 : 1;
+      if (arg == "--version")
+        return std::printf("tokenize (Godwit %s), sources %s\n", apps::version(), apps::source_hash()) > 0 ? 0 : 1;
+    }
     run(parse(args));
     return 0;
   } catch (const std::exception& error) {

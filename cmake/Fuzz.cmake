@@ -4,6 +4,6 @@ file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/*.cpp apps/config/*.cpp)
 list(FILTER sources EXCLUDE REGEX "/(corpus_test|print)\\.cpp$")
 add_executable(fuzz ${sources} apps/report/log_options.cpp models/bert_config.cpp models/config_json.cpp models/gpt2_config.cpp
                models/llama_config.cpp models/rotary_scaling.cpp)
-target_link_libraries(fuzz PRIVATE godwit_optim godwit_data_text Highway::hwy nlohmann_json::nlohmann_json)
+target_link_libraries(fuzz PRIVATE godwit_optim godwit_data_text godwit_source_hash Highway::hwy nlohmann_json::nlohmann_json)
 target_precompile_headers(fuzz REUSE_FROM godwit_engine)
 target_link_options(fuzz PRIVATE -fsanitize=fuzzer)

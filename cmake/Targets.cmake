@@ -78,18 +78,19 @@ function(godwit_library folder)
   endif()
 endfunction()
 
-# godwit_source_hash(<folder> <folders>…): adds source_hash() to the library of a folder. It returns a hash of the sources
-# in <folders>. After a change of a source, only this function is compiled again.
-function(godwit_source_hash folder)
+# godwit_source_hash(<folders>…): the library godwit_source_hash with version() and source_hash(), a hash of the sources
+# in <folders>. After a change of a source, only this library is compiled again.
+function(godwit_source_hash)
   foreach(source_folder ${ARGN})
     list(APPEND patterns ${source_folder}/*.h ${source_folder}/*.cpp ${source_folder}/*.cu)
   endforeach()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
   set(out ${PROJECT_BINARY_DIR}/source_hash.cpp)
   add_custom_command(OUTPUT ${out} DEPENDS ${sources} ${PROJECT_SOURCE_DIR}/cmake/SourceHash.cmake VERBATIM
-                     COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D "FOLDERS=${ARGN}" -D OUT=${out}
-                             -P ${PROJECT_SOURCE_DIR}/cmake/SourceHash.cmake)
-  target_sources(godwit_${folder} PRIVATE ${out})
+                     COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D "FOLDERS=${ARGN}"
+                             -D VERSION=${PROJECT_VERSION} -D OUT=${out} -P ${PROJECT_SOURCE_DIR}/cmake/SourceHash.cmake)
+  add_library(godwit_source_hash STATIC ${out})
+  target_include_directories(godwit_source_hash PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 
 function(godwit_app name library)

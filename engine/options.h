@@ -48,15 +48,17 @@ struct Option {
   std::string method = {};                // method that the option belongs to, for messages; empty: none
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
   std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
-  std::string placeholder = {};           // placeholder of the value in --help: DIR; empty: NAME, N or X
+  std::string placeholder = {};           // of the flag's value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   bool number_or_text = false;            // a text that may be a number, true or false in JSON
   bool host_specific = false;             // may differ between the processes of a run
   // Checks a text instead of `choices`; for an enum, in addition to `choices`. Throws an Error with `subject`.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;
 
-  Option& with_flag(std::string text) { return flag = std::move(text), *this; }  // sets `flag`
-  Option& with_placeholder(std::string text) { return placeholder = std::move(text), *this; }  // sets `placeholder`
+  // Sets `flag` and `placeholder`.
+  Option& with_flag(std::string text, std::string value = {}) {
+    return flag = std::move(text), placeholder = std::move(value), *this;
+  }
   Option& with_empty_message(std::string text) { return if_empty = std::move(text), *this; }  // sets `if_empty`
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`
   Option& differs_by_host() { return host_specific = true, *this; }  // sets host_specific

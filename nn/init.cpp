@@ -55,11 +55,6 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
   fill(value.view({value.numel()}), 0);
 }
 
-// Uniform in ± bound.
-auto uniform(double bound) {
-  return [bound](RandomStream& stream) { return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0); };
-}
-
 // Uses both values of a Box–Muller pair, in half the time of RandomStream::normal(). Each row has its own copy.
 struct PairOfNormals {
   double deviation, spare = 0;
@@ -74,14 +69,6 @@ struct PairOfNormals {
   }
 };
 
-// Uniform in ±bound.
-struct Uniform {
-  double bound;
-  double operator()(RandomStream& stream) const {
-    return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0);
-  }
-};
-
 }  // namespace
 
 void fill_normal(const Parameter& parameter, uint64_t seed, double deviation) {
@@ -89,7 +76,9 @@ void fill_normal(const Parameter& parameter, uint64_t seed, double deviation) {
 }
 
 void fill_uniform(const Parameter& parameter, uint64_t seed, double bound) {
-  fill_rows(parameter, seed, Uniform{bound});
+  fill_rows(parameter, seed, [bound](RandomStream& stream) {
+    return bound * (2.0 * static_cast<double>(stream.uniform()) - 1.0);
+  });
 }
 
 void initialize(const Module& module, uint64_t seed) {
@@ -119,7 +108,7 @@ void initialize_normal(const Module& module, uint64_t seed, double deviation) {
 
 void initialize_uniform(const Module& module, uint64_t seed, const std::function<double(const Parameter&)>& bound) {
   for (const Parameter& p : module.parameters())
-    if (const double limit = bound(p); limit > 0) fill_rows(p, seed, uniform(limit));
+    if (const double limit = bound(p); limit > 0) fill_uniform(p, seed, limit);
 }
 
 }  // namespace godwit::nn

@@ -55,8 +55,7 @@ void Birder::Options::describe(OptionList& list) {
   list.add("moments", moments, "storage of the two means");
   list.add("errors", errors, "storage of the errors of quantization");
   list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");
-  list.add("frozen", frozen, "names of parameters that are never updated, separated by commas")
-      .with_placeholder("NAMES");
+  list.add("frozen", frozen, "names of parameters that are never updated, separated by commas");
   list.add("compensate_nodes", compensate_nodes,
            "not in the paper: scale the mean ratio of several nodes up to the ratio of their mean gradient");
 }

@@ -40,7 +40,7 @@ double CheckpointOptions::seconds() const { return read_interval(every).value_or
 
 void CheckpointOptions::describe(OptionList& list) {
   list.add("every", every, "steps between checkpoints, or minutes, such as 10min; 0: none before the last step")
-      .with_flag("--checkpoint-every")
+      .with_flag("--checkpoint-every", "N[min]")
       .or_number()
       .check_text = check_interval;
   list.add("at_end", at_end,

@@ -30,8 +30,7 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   if (optimizer.has("refresh_variance") && optimizer.text("refresh_variance") == "true") return 0;
   if (optimizer.has("block_size")) {
     const auto size = static_cast<int64_t>(optimizer.number("block_size"));
-    check(size >= 0, optimizer.name(), ": block_size ", size, " is one block for the whole model, of which sharding ",
-          "hybrid gives each worker a part; use a number of values, or 0 for one block per parameter");
+    check_hybrid_block_size(optimizer.name(), size);
     return size;
   }
   if (options.exchange.parameter_wire == ParameterWire::int8) return options.exchange.block_size();
@@ -54,9 +53,7 @@ void check_sharding(const DataParallelOptions& options) {
   const ExchangeConfig& exchange = options.exchange;
   check(exchange.sharding != Sharding::automatic, kShardingNotChosen);
   if (!options.optimizer.method().communicates_itself) return exchange.check_values();
-  check(exchange.sharding == Sharding::none || exchange.sharding == Sharding::hybrid, options.optimizer.name(),
-        ": keeps state of all parameters on every rank, which sharding ", exchange.text("sharding"),
-        " cannot divide; leave exchange.sharding out, use hybrid, or use an optimizer with an exchange, such as adamw");
+  check_sharding(options.optimizer, exchange.sharding);
   check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
         options.clip_norm, " with sharding hybrid needs an optimizer with an exchange; use one, such as adamw, or ",
         "set clip.norm=0");

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/parallel/sharding.h"
 #include "engine/method.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -62,8 +63,14 @@ template <class T>
 std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, inputs.comm);
 }
+// End of a message about an optimizer that communicates itself; begins with its name.
+inline constexpr const char* kOnlyHybrid =
+    " keeps state of all parameters on every rank, which only hybrid divides; leave exchange.sharding out, use hybrid, "
+    "or use an optimizer with an exchange, such as adamw";
 inline constexpr const char* kExchangeBytes = "what its exchange sends";  // OptimizerMethod::bytes
 
+// Throws if the optimizer communicates itself and the sharding is zero1, zero2 or zero3.
+void check_sharding(const OptimizerConfig& config, Sharding sharding);
 // Creates the optimizer. Throws if a value is out of range or `inputs.exchange` does not fit the method.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs);
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const std::string& json, OptimizerInputs inputs);

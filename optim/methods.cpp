@@ -29,6 +29,11 @@ std::vector<const OptimizerMethod*>& methods<OptimizerMethod>() {
   return all;
 }
 
+void check_sharding(const OptimizerConfig& config, Sharding sharding) {
+  const bool divides = sharding > Sharding::none && sharding != Sharding::hybrid;
+  check(!config.method().communicates_itself || !divides, "exchange.sharding: ", config.name(), kOnlyHybrid);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs) {
   const OptimizerMethod& method = config.method();
   config.check_values();

@@ -24,7 +24,7 @@ SpikeGuard::SpikeGuard(double z, int64_t window)
   seen_.zero();
 }
 
-std::string SpikeGuard::look(double loss, double gradient_norm) {
+std::string SpikeGuard::observe(double loss, double gradient_norm) {
   int64_t& seen = *seen_.data<int64_t>();
   check(seen >= 0, "spike guard: has seen ", seen, " steps; the checkpoint is corrupt");
   const int64_t count = std::min(seen, window_);

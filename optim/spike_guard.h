@@ -28,7 +28,7 @@ class SpikeGuard {
   SpikeGuard(double z, int64_t window);
   // Returns "" for a normal step, after recording its values; otherwise describes the spike: "the loss is 12.5, 8.1
   // standard deviations above the mean 2.3 of the last 100 steps".
-  std::string look(double loss, double gradient_norm);
+  std::string observe(double loss, double gradient_norm);
   std::map<std::string, Tensor> state() const;  // for checkpoints, by name; shares memory with the guard
 
  private:

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "apps/config/assignments.h"
+#include "apps/config/build_identity.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/text_file.h"
@@ -18,7 +19,7 @@ struct CommandLine {
   std::vector<std::pair<const Option*, std::string>> values;   // option null: the text is KEY=VALUE of --set
 };
 
-const std::vector<std::string> kOwnFlags = {"--help", "-h", "--config", "--set", "--print-config"};
+const std::vector<std::string> kOwnFlags = {"--help", "-h", "--version", "--config", "--set", "--print-config"};
 
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
@@ -44,7 +45,7 @@ CommandLine read_command_line(const KnownOptions& known, const std::vector<std::
     const bool has_value = equals != std::string::npos;
     const std::string flag = words[i].substr(0, equals);
     std::string value = has_value ? words[i].substr(equals + 1) : "";
-    if (is_help(flag) || flag == "--print-config") {
+    if (is_help(flag) || flag == "--version" || flag == "--print-config") {
       check(!has_value, flag, " takes no value, got '", excerpt(value), "'");
       line.print_config = true;
       continue;
@@ -111,6 +112,10 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (const auto help = std::find_if(words.begin(), words.end(), is_help); help != words.end()) {
     out << help_text(program, help + 1 != words.end() && !help[1].starts_with('-') ? help[1] : "");
+    return nullptr;
+  }
+  if (std::find(words.begin(), words.end(), "--version") != words.end()) {
+    out << version_line(program.name) << '\n';
     return nullptr;
   }
   const ConfigPtr defaults = default_config(program);

@@ -67,21 +67,19 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("dnn_timing", dnn_timing,
            "on a GPU: time three cuDNN engines per convolution, and keep the choice for later runs");
   list.add("dtype", dtype, "type of activations; parameters stay f32")
-      .with_flag("--dtype")
+      .with_flag("--dtype", "TYPE")
       .with_choices({"f32", "bf16"});
   begin("workers", "bucket.");
   bucket.describe(list);
 
   begin("run", "");
   list.add("run_dir", run_dir, "folder for results; default: " + texts.run_dir)
-      .with_flag("--run-dir")
-      .with_placeholder("DIR")
+      .with_flag("--run-dir", "DIR")
       .differs_by_host();
   list.add("resume", resume,
            "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
            "if it has no checkpoint")
-      .with_flag("--resume")
-      .with_placeholder("DIR")
+      .with_flag("--resume", "DIR")
       .differs_by_host();
   describe_log(list);
   list.add("check_replicas", check_replicas, "compare the workers' parameters every N steps and at the end; 0: never",

@@ -23,10 +23,6 @@ struct CommonTexts {
   std::string run_dir;     // the default: "runs/<model>-<optimizer>-<date>-<time>"
 };
 
-// End of a message about an optimizer that communicates itself.
-inline constexpr const char* kOnlyHybrid =
-    " keeps state of all parameters, which only hybrid divides; use hybrid, or adamw";
-
 // The options of all programs. A program's configuration derives from it.
 struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";

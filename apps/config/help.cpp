@@ -149,6 +149,7 @@ std::string help_text(const Program& program, const std::string& topic) {
          entry("--config FILE", 24, "JSON file, for example {\"optimizer\": {\"lr\": 0.1}}") +
          entry("--set KEY=VALUE", 24, "set any key, for example --set optimizer.momentum=0.8") +
          entry("--print-config", 24, "print every value as JSON and end") +
+         entry("--version", 24, "print version, hash of the sources and libraries of this build, and end") +
          entry("--help [TOPIC]", 24, "print this, or explain a method, a group of keys or a key, and end") +
          "\nOptimizers; --help NAME lists the options of one\n" + method_lines<OptimizerMethod>(lr) +
          "\nExchanges, which average the gradients of optimizers that do not communicate themselves\n" +

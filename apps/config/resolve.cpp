@@ -82,9 +82,7 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
 
 void check_together(const CommonConfig& c) {
   c.optimizer.check_values();
-  const Sharding sharding = c.exchange.sharding;
-  check(!c.optimizer.method().communicates_itself || sharding <= Sharding::none || sharding == Sharding::hybrid,
-        "exchange.sharding: ", c.optimizer.name(), kOnlyHybrid);
+  check_sharding(c.optimizer, c.exchange.sharding);
   c.exchange.check_values();
   c.schedule.check();
   check(!c.cuda_graph || c.device != "cpu",

@@ -89,14 +89,12 @@ void ImageConfig::describe(OptionList& list) {
                     {0, 1, false, true}),
            with_dropout, "a VGG with three linear layers or a ViT");
   list.add("init_weights", init_weights, "safetensors file to start from")
-      .with_flag("--init-weights")
-      .with_placeholder("FILE")
+      .with_flag("--init-weights", "FILE")
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
   list.add("path", data.path, "folder of IDX or CIFAR files, or of class folders [the packaged Fashion-MNIST]")
-      .with_flag("--data")
-      .with_placeholder("DIR")
+      .with_flag("--data", "DIR")
       .differs_by_host();
   list.add("pad", data.pad, "images in memory: pixels added on each side before a random crop", {0, 64});
   list.add("flip", data.flip, "random horizontal flip");

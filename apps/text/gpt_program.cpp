@@ -112,14 +112,12 @@ void GptConfig::describe(OptionList& list) {
   add_recompute(list, recompute);
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder to start from")
-      .with_flag("--init-weights")
-      .with_placeholder("DIR")
+      .with_flag("--init-weights", "DIR")
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
   list.add("path", data.path, "text, JSONL or token shards: a file or a folder [the packaged King James Bible]")
-      .with_flag("--data")
-      .with_placeholder("PATH")
+      .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("valid", data.valid,
            "validation file or folder; empty: shards named *val* in the folder, or the last data.valid_fraction of the "
@@ -128,8 +126,7 @@ void GptConfig::describe(OptionList& list) {
   list.add("tokenizer", data.tokenizer,
            "characters, or the file or folder of a tokenizer; empty: the tokenizer of the weights or shards, or "
            "characters for a new network")
-      .with_flag("--tokenizer")
-      .with_placeholder("PATH")
+      .with_flag("--tokenizer", "PATH")
       .differs_by_host();
   list.add("valid_fraction", data.valid_fraction, "fraction of the tokens for validation, if data.valid is empty",
            {0, 1, true, true});
@@ -138,10 +135,9 @@ void GptConfig::describe(OptionList& list) {
 
   list.section = "generation", list.prefix = "generate.";
   list.add("prompt", generate.prompt, "continue this text instead of training; needs --init-weights")
-      .with_flag("--generate")
+      .with_flag("--generate", "TEXT")
       .with_empty_message(
-          "the prompt is empty; give the beginning of a text, for example --generate \"In the beginning\"")
-      .with_placeholder("TEXT");
+          "the prompt is empty; give the beginning of a text, for example --generate \"In the beginning\"");
   list.add("tokens", generate.tokens, "number of tokens of the continuation, or of the sample at an evaluation",
            {0, 1e9});
   list.add("temperature", generate.sample.temperature,

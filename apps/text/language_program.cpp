@@ -82,20 +82,17 @@ void LanguageConfig::describe(OptionList& list) {
            "largest magnitude of the uniform initial LSTM weights; 0: 1/√width", kNotNegative);
   list.prefix = "";
   list.add("init_weights", init_weights, "safetensors file to start from")
-      .with_flag("--init-weights")
-      .with_placeholder("FILE")
+      .with_flag("--init-weights", "FILE")
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
   list.add("path", data.path, "folder or text file [the packaged King James Bible]")
-      .with_flag("--data")
-      .with_placeholder("DIR")
+      .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("valid", data.valid, "validation file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("test", data.test, "test file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("vocab", data.vocab, "vocabulary, one word per line; empty: built from the training text")
-      .with_flag("--vocab")
-      .with_placeholder("FILE")
+      .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
            "largest number of words in a built vocabulary, which keeps the most frequent words", {3, 1e8})

@@ -19,8 +19,9 @@ workers exchange gradients, or one bit per parameter, during the backward pass. 
   ./train_bert --task squad --init-weights MINILM_DIR --data SQUAD_DIR --epochs 2
   ./train_bert --task classify --init-weights runs/RUN/model --data SST2_DIR --batch 32
 
-pretrain: masked words and next sentences of a text file. squad: questions about paragraphs; DIR
-holds train-v1.1.json and dev-v1.1.json (or .gz). classify: sentences; DIR holds train.tsv, dev.tsv.
+pretrain: masked words and next sentences of a text file. squad: questions about paragraphs;
+SQUAD_DIR holds train-v1.1.json and dev-v1.1.json (or .gz). classify: sentences; SST2_DIR holds
+train.tsv and dev.tsv.
 
 )";
 
@@ -69,7 +70,7 @@ void TextConfig::check_together() const {
 
 void TextConfig::describe(OptionList& list) {
   list.section = "model";
-  list.add("task", task, "training task").with_flag("--task").with_choices({"pretrain", "squad", "classify"});
+  list.add("task", task, "training task").with_flag("--task", "TASK").with_choices({"pretrain", "squad", "classify"});
   std::vector<std::string> models = bert_names();
   models.insert(models.begin(), "auto");
   list.add("model.name", model.name, "network; auto: as in the folder of the initial weights, or bert_mini without one")
@@ -82,8 +83,7 @@ void TextConfig::describe(OptionList& list) {
   add_recompute(list, model.recompute);
   list.prefix = "";
   list.add("init_weights", init_weights, "HuggingFace folder or safetensors file to start from")
-      .with_flag("--init-weights")
-      .with_placeholder("DIR")
+      .with_flag("--init-weights", "PATH")
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
@@ -91,14 +91,12 @@ void TextConfig::describe(OptionList& list) {
     option.only_if(task == only, "task " + task + " does not read " + option.name + ", only " + only + " does");
   };
   list.add("path", data.path, "folder or training file [the packaged King James Bible]")
-      .with_flag("--data")
-      .with_placeholder("DIR")
+      .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
   list.add("vocab", data.vocab,
            "vocab.txt or tokenizer.json; empty: the file of the initial weights, or a trained vocabulary")
-      .with_flag("--vocab")
-      .with_placeholder("FILE")
+      .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size, "largest number of tokens in a trained vocabulary", {8, 1e6});
   list.add("alphabet", data.alphabet,

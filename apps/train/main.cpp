@@ -12,10 +12,10 @@
 #include <sstream>
 #include <thread>
 
+#include "apps/config/build_identity.h"
 #include "apps/config/command_line.h"
 #include "apps/config/pick_sharding.h"
 #include "apps/report/progress.h"
-#include "apps/train/build_identity.h"
 #include "apps/train/consistency.h"
 #include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"

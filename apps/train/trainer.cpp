@@ -285,7 +285,7 @@ void Trainer::skipped(Progress& progress) {
 std::string Trainer::spike(double gradient_norm) {
   const Tensor loss = cpu_tensor<double>({last_loss_});
   comm_.world->all_reduce(loss, Reduce::mean, "spike/all_reduce");
-  const std::string reason = spike_guard_->look(loss.item(0), gradient_norm);
+  const std::string reason = spike_guard_->observe(loss.item(0), gradient_norm);
   spike_found_ = !reason.empty();
   return reason;
 }

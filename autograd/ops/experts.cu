@@ -55,10 +55,10 @@ __global__ void d_combine_kernel(int64_t width, int64_t k, const T* x, const C* 
   const int64_t s = blockIdx.x, row = slots[s] * width, token = s / k * width;
   C sum = 0;
   for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
-    const auto slope = load_pack<n>(dy + token + c, 0), in = load_pack<n>(x + row + c, 0);
+    const auto grad = load_pack<n>(dy + token + c, 0), in = load_pack<n>(x + row + c, 0);
     Pack<T, n> to;
     for (int i = 0; i < n; ++i) {
-      const C g = C(slope.values[i]);
+      const C g = C(grad.values[i]);
       sum += g * C(in.values[i]);
       to.values[i] = static_cast<T>(weights[s] * g);
     }

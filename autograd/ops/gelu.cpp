@@ -28,7 +28,8 @@ void backward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
     T* to = dx.data<T>();
     compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
-      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(C(from[i]) * detail::gelu_slope<form>(C(in[i])));
+      for (int64_t i = begin; i < end; ++i)
+        to[i] = static_cast<T>(C(from[i]) * detail::gelu_derivative<form>(C(in[i])));
     });
   });
 }

@@ -25,10 +25,10 @@ struct Value {
 };
 
 template <Gelu form, class Math>
-struct Slope {
+struct GeluGradient {
   template <class C>
   __device__ C operator()(C x, C dy) const {
-    return dy * detail::gelu_slope<form, Math>(x);
+    return dy * detail::gelu_derivative<form, Math>(x);
   }
 };
 
@@ -42,7 +42,8 @@ void forward(Cuda device, const Tensor& x, const Tensor& y) {
 template <Gelu form>
 void backward(Cuda device, const Tensor& x, const Tensor& dy, const Tensor& dx) {
   dispatch_float(x.dtype(), "gelu", [&]<class T>() {
-    elementwise(device, "gelu", x.numel(), Slope<form, MathOf<T>>{}, dx.cuda_data<T>(), x.cuda_data<T>(), dy.cuda_data<T>());
+    elementwise(device, "gelu", x.numel(), GeluGradient<form, MathOf<T>>{}, dx.cuda_data<T>(), x.cuda_data<T>(),
+                dy.cuda_data<T>());
   });
 }
 

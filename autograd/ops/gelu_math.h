@@ -81,7 +81,7 @@ GODWIT_INLINE inline C gelu_value(C x) {
 }
 
 template <Gelu form, class Math = GeluMath, class C>
-GODWIT_INLINE inline C gelu_slope(C x) {
+GODWIT_INLINE inline C gelu_derivative(C x) {
   const C a = gelu_size<form>(x);
   const GeluLower<C> at = gelu_lower<form, Math>(a);
   const C below = at.tail - a * at.bend;

@@ -85,7 +85,7 @@ void linear_forward(Cuda device, const Tensor& x, const Tensors& w, const Tensor
   Tensors weights = detail::kernel_parts(device, w, x.dtype());
   Tensors b = detail::given(bias) ? detail::kernel_parts(device, bias, x.dtype()) : Tensors();
   if (!b.empty() && b.size() != weights.size()) weights = {detail::joined(weights)}, b = {detail::joined(b)};
-  const auto multiply_all = [&](BesideProduct beside) {
+  const auto multiply_all = [&](Epilogue epilogue) {
     return for_products(weights, b, [&](size_t i, int64_t column, const Strides& strides) {
       CudaProduct product{"linear", false, true, x.dim(0), weights[i].dim(0), x.dim(1), strides.entries};
       product.of_a = repeated(strides);
@@ -93,15 +93,15 @@ void linear_forward(Cuda device, const Tensor& x, const Tensors& w, const Tensor
       product.of_c = columns_of(y, product.n);
       product.vector_stride = strides.vector;
       const Tensor to = from_column(y, column);
-      if (beside != BesideProduct::none) return multiply_and(device, beside, product, x, weights[i], b[i], to);
+      if (epilogue != Epilogue::none) return multiply_with_epilogue(device, epilogue, product, x, weights[i], b[i], to);
       product.add = !b.empty();
       multiply(device, product, x, weights[i], to);
       return true;
     });
   };
-  if (in_one_call(b, x) && multiply_all(BesideProduct::add_bias)) return;
+  if (in_one_call(b, x) && multiply_all(Epilogue::add_bias)) return;
   if (!b.empty()) bias_forward(device, detail::joined(b), y);
-  multiply_all(BesideProduct::none);
+  multiply_all(Epilogue::none);
 }
 
 void linear_backward_data(Cuda device, const Tensor& dy, const Tensors& w, const Tensor& dx, bool add) {
@@ -120,7 +120,7 @@ void linear_backward_data(Cuda device, const Tensor& dy, const Tensors& w, const
 }
 
 void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, const Tensors& dw, const Tensors& db) {
-  const auto multiply_all = [&](BesideProduct beside) {
+  const auto multiply_all = [&](Epilogue epilogue) {
     return for_products(dw, db, [&](size_t i, int64_t column, const Strides& strides) {
       CudaProduct product{"linear", true, false, dw[i].dim(0), x.dim(1), x.dim(0), strides.entries};
       product.of_a = columns_of(dy, product.m);
@@ -128,14 +128,14 @@ void linear_backward_weights(Cuda device, const Tensor& x, const Tensor& dy, con
       product.of_c.entry = strides.part;
       product.vector_stride = strides.vector;
       const Tensor from = from_column(dy, column);
-      if (beside != BesideProduct::none) return multiply_and(device, beside, product, from, x, db[i], dw[i]);
+      if (epilogue != Epilogue::none) return multiply_with_epilogue(device, epilogue, product, from, x, db[i], dw[i]);
       multiply(device, product, from, x, dw[i]);
       return true;
     });
   };
-  if (in_one_call(db, x) && multiply_all(BesideProduct::sum_a)) return;
+  if (in_one_call(db, x) && multiply_all(Epilogue::sum_a)) return;
   if (detail::given(db)) detail::joined_bias_backward(device, dy, db);
-  multiply_all(BesideProduct::none);
+  multiply_all(Epilogue::none);
 }
 
 }  // namespace godwit

@@ -11,7 +11,7 @@ struct Relu {
   }
 };
 
-struct ReluSlope {
+struct ReluGradient {
   template <class C>
   __device__ C operator()(C y, C dy) const {
     return y <= 0 ? C(0) : dy;
@@ -31,7 +31,7 @@ void relu_backward(Cuda device, const Tensor& y, const Tensor& dy, const Tensor&
   check_like(dy, y, "relu", "dy");
   check_like(dx, y, "relu", "dx");
   dispatch_float(y.dtype(), "relu", [&]<class T>() {
-    elementwise(device, "relu", y.numel(), ReluSlope{}, dx.cuda_data<T>(), y.cuda_data<T>(), dy.cuda_data<T>());
+    elementwise(device, "relu", y.numel(), ReluGradient{}, dx.cuda_data<T>(), y.cuda_data<T>(), dy.cuda_data<T>());
   });
 }
 

@@ -54,14 +54,14 @@ __global__ void softmax_backward_kernel(uint32_t width, bool packed, const T* y,
   const int64_t first = int64_t{blockIdx.x} * width;
   C sum = 0;
   for_row(y + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto out = load_pack<n>(y + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
-    for (int k = 0; k < n; ++k) sum += C(out.values[k]) * C(slope.values[k]);
+    const auto out = load_pack<n>(y + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
+    for (int k = 0; k < n; ++k) sum += C(out.values[k]) * C(grad.values[k]);
   });
   sum = block_reduce(sum, Plus());
   for_row(y + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto out = load_pack<n>(y + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto out = load_pack<n>(y + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
     Pack<T, n> to;
-    for (int k = 0; k < n; ++k) to.values[k] = static_cast<T>(C(out.values[k]) * (C(slope.values[k]) - sum));
+    for (int k = 0; k < n; ++k) to.values[k] = static_cast<T>(C(out.values[k]) * (C(grad.values[k]) - sum));
     store_pack(dx + first + c, to);
   });
 }

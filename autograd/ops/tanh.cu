@@ -12,7 +12,7 @@ struct Tanh {
   }
 };
 
-struct TanhSlope {
+struct TanhGradient {
   template <class C>
   __device__ C operator()(C y, C dy) const {
     return dy * (1 - y * y);
@@ -32,7 +32,7 @@ void tanh_backward(Cuda device, const Tensor& y, const Tensor& dy, const Tensor&
   check_like(dy, y, "tanh", "dy");
   check_like(dx, y, "tanh", "dx");
   dispatch_float(y.dtype(), "tanh", [&]<class T>() {
-    elementwise(device, "tanh", y.numel(), TanhSlope{}, dx.cuda_data<T>(), y.cuda_data<T>(), dy.cuda_data<T>());
+    elementwise(device, "tanh", y.numel(), TanhGradient{}, dx.cuda_data<T>(), y.cuda_data<T>(), dy.cuda_data<T>());
   });
 }
 

@@ -299,7 +299,6 @@ std::vector<std::string> notices_of(const LocoOptions& o) {
 void LocoOptions::describe(OptionList& list) {
   list.add("bits", bits, "bits per code").with_choices({"1", "4", "8"});
   list.add("scale", scale, "scale of the codes: a number or a power such as 2^19, or auto: one per block and step")
-      .with_placeholder("S")
       .or_number()
       .check_text = [](const std::string& text, const std::string& subject) { parse_scale(text, subject); };
   add_block_size(list, block_size);

@@ -87,6 +87,10 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   void add_common(OptionList& list) const override;  // sharding, parameter_wire, reshard_after_forward
 };
 
+// Throws if block_size is negative, which is one block for the whole model: with sharding hybrid, a worker has only a
+// part of it. `method` is the name of the optimizer or exchange.
+void check_hybrid_block_size(const std::string& method, int64_t block_size);
+
 // Creates the exchange. References are used only during the call. Throws as check_values() does.
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,
                                         uint64_t seed);

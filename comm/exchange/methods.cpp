@@ -80,10 +80,12 @@ void ExchangeConfig::check_values() const {
   check(reshard_after_forward || shards_parameters(sharding) || sharding == Sharding::automatic, name(),
         ": reshard_after_forward=false is for sharded parameters, but sharding is ", text("sharding"),
         "; use zero3 or hybrid, or leave it out");
-  check(
-      sharding != Sharding::hybrid || !has("block_size") || block_size() >= 0, name(), ": block_size ", block_size(),
-      " is one block for the whole model, of which sharding hybrid gives each worker a part; use a number of values, ",
-      "or 0 for one block per parameter");
+  if (sharding == Sharding::hybrid) check_hybrid_block_size(name(), block_size());
+}
+
+void check_hybrid_block_size(const std::string& method, int64_t block_size) {
+  check(block_size >= 0, method, ": block_size ", block_size, " is one block for the whole model, of which sharding ",
+        "hybrid gives each worker a part; use a number of values, or 0 for one block per parameter");
 }
 
 std::unique_ptr<Exchange> make_exchange(const ExchangeConfig& config, const Buckets& buckets, const Communicator& comm,

@@ -25,7 +25,7 @@ void WorkerOptions::describe_devices(OptionList& list) {
       .differs_by_host();
   list.add("device", device,
            "device of the workers; cuda: a GPU for each worker; cuda:N: GPU N for all workers of a host")
-      .with_flag("--device")
+      .with_flag("--device", "DEVICE")
       .with_choices({"cpu", "cuda", "auto"})
       .check_text = check_device;
   list.add("share_gpu", share_gpu, "device cuda: let workers share GPUs if there are too few");

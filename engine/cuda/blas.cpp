@@ -98,16 +98,16 @@ cublasComputeType_t compute_type(DType dtype) {
   return dtype == DType::f32 && context().tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-cublasLtEpilogue_t epilogue(BesideProduct beside) {
-  switch (beside) {
-    case BesideProduct::add_bias: return CUBLASLT_EPILOGUE_BIAS;
-    case BesideProduct::sum_a: return CUBLASLT_EPILOGUE_BGRADB;
+cublasLtEpilogue_t cublas_epilogue(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::add_bias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::sum_a: return CUBLASLT_EPILOGUE_BGRADB;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
   }
 }
 
 // The library computes cᵀ = op(b)ᵀ · op(a)ᵀ, so its first matrix is b and its second is a.
-Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType type, DType c_type,
+Plan make_plan(Cuda device, Epilogue epilogue, const CudaProduct& p, DType type, DType c_type,
                const std::array<uint32_t, 3>& alignments) {
   Plan plan;
   cuda_check(cublasLtMatmulDescCreate(plan.desc.out(), compute_type(type),
@@ -115,8 +115,8 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
              "cublasLtMatmulDescCreate");
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<int32_t>(p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
-  if (beside != BesideProduct::none) {
-    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(beside));
+  if (epilogue != Epilogue::none) {
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(epilogue));
     // The search uses only the alignment of this pointer.
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, uintptr_t{kAlignment});
     if (p.entries > 1) set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, p.vector_stride);
@@ -143,11 +143,11 @@ Plan make_plan(Cuda device, BesideProduct beside, const CudaProduct& p, DType ty
   return plan;
 }
 
-Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, const Tensor& a, const Tensor& b,
+Plan& plan_for(Cuda device, Epilogue epilogue, const CudaProduct& p, const Tensor& a, const Tensor& b,
                const Tensor& c) {
   const std::array<uint32_t, 3> alignments{alignment_of(a, p.of_a), alignment_of(b, p.of_b), alignment_of(c, p.of_c)};
   const std::vector<int64_t> key{kProduct,
-                                 static_cast<int64_t>(beside),
+                                 static_cast<int64_t>(epilogue),
                                  p.trans_a,
                                  p.trans_b,
                                  p.m,
@@ -168,7 +168,7 @@ Plan& plan_for(Cuda device, BesideProduct beside, const CudaProduct& p, const Te
                                  alignments[1],
                                  alignments[2]};
   return device.context->cached<Plan>(
-      key, [&] { return make_plan(device, beside, p, a.dtype(), c.dtype(), alignments); });
+      key, [&] { return make_plan(device, epilogue, p, a.dtype(), c.dtype(), alignments); });
 }
 
 void run(Cuda device, const Plan& plan, bool add, const Tensor& a, const Tensor& b, const Tensor& c) {
@@ -197,7 +197,7 @@ void put_back(const Tensor& written, const Tensor& x) {
 }  // namespace
 
 void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& b, const Tensor& c) {
-  const Plan& plan = plan_for(device, BesideProduct::none, p, a, b, c);
+  const Plan& plan = plan_for(device, Epilogue::none, p, a, b, c);
   check(plan.status == CUBLAS_STATUS_SUCCESS, p.operation, ": cuBLASLt cannot multiply ", a.dtype(), " [", p.m,
         ", ", p.k, "] by [", p.k, ", ", p.n, "] to ", c.dtype(), ": ", cublasLtGetStatusString(plan.status));
   const Tensor to = p.add ? aligned(c, p.of_c) : room_for(c, p.of_c);
@@ -205,17 +205,17 @@ void multiply(Cuda device, const CudaProduct& p, const Tensor& a, const Tensor& 
   put_back(to, c);
 }
 
-bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& p, const Tensor& a, const Tensor& b,
-                  const Tensor& vector, const Tensor& c) {
-  const Plan& plan = plan_for(device, beside, p, a, b, c);
+bool multiply_with_epilogue(Cuda device, Epilogue epilogue, const CudaProduct& p, const Tensor& a, const Tensor& b,
+                            const Tensor& vector, const Tensor& c) {
+  const Plan& plan = plan_for(device, epilogue, p, a, b, c);
   if (plan.status != CUBLAS_STATUS_SUCCESS) return false;
-  const bool written = beside == BesideProduct::sum_a;
+  const bool written = epilogue == Epilogue::sum_a;
   const Tensor to = p.add ? aligned(c, p.of_c) : room_for(c, p.of_c);
-  const Tensor beside_it = written ? room_for(vector) : aligned(vector);
-  set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(beside_it.address()));
+  const Tensor operand = written ? room_for(vector) : aligned(vector);
+  set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(operand.address()));
   run(device, plan, p.add, aligned(a, p.of_a), aligned(b, p.of_b), to);
   put_back(to, c);
-  if (written) put_back(beside_it, vector);
+  if (written) put_back(operand, vector);
   return true;
 }
 

@@ -18,22 +18,23 @@ struct CudaProduct {
   int64_t m, n, k, entries = 1;
   bool add = false;  // accumulate into c
   MatrixStrides of_a = {}, of_b = {}, of_c = {};
-  int64_t vector_stride = 0;  // for multiply_and(): elements between the vectors of two entries
+  int64_t vector_stride = 0;  // for multiply_with_epilogue(): elements between the vectors of two entries
 };
 
 // Computes the product. a and b have the same type: float32, bfloat16 or float64. c has that type, or is float32 for
 // bfloat16 inputs. Sums are in float32, or float64 for float64. The library's algorithm is chosen once per shape.
 void multiply(Cuda device, const CudaProduct& product, const Tensor& a, const Tensor& b, const Tensor& c);
 
-enum class BesideProduct {
+// The operation fused behind a product, on a vector of c's type.
+enum class Epilogue {
   none,
   add_bias,  // c += vector [n]
   sum_a,     // vector [m] becomes the sums of op(a) over k; a is transposed
 };
 
-// Like multiply() for float32 or bfloat16, fused with the operation `beside` on a vector of c's type. Returns false,
-// without any effect, if the library does not support the fused operation.
-bool multiply_and(Cuda device, BesideProduct beside, const CudaProduct& product, const Tensor& a, const Tensor& b,
-                  const Tensor& vector, const Tensor& c);
+// Like multiply() for float32 or bfloat16, with an epilogue. Returns false, without any effect, if the library does not
+// support it for this product.
+bool multiply_with_epilogue(Cuda device, Epilogue epilogue, const CudaProduct& product, const Tensor& a,
+                            const Tensor& b, const Tensor& vector, const Tensor& c);
 
 }  // namespace godwit

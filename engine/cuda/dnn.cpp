@@ -49,11 +49,11 @@ std::string_view convolve(Cuda device, Convolution what, const ConvolutionOption
     return context().dnn_timing ? timed_plan(device, problem, at)
                                 : ConvolutionPlan({.handle = device.context->dnn()}, problem);
   });
-  while (plan.lacks().empty()) {
+  while (plan.no_engine_reason().empty()) {
     const Tensor room = workspace(device, plan.workspace());
     if (plan.execute(at.pack(room))) return {};
   }
-  return plan.lacks();
+  return plan.no_engine_reason();
 }
 
 }  // namespace godwit

@@ -166,7 +166,7 @@ ConvolutionPlan::ConvolutionPlan(DnnTarget target, const ConvolutionProblem& pro
     graph_ = operation_graph(problem);
     advance();
   } catch (const DnnNotSupported& answer) {
-    lacks_ = answer.what();
+    no_engine_reason_ = answer.what();
   }
 }
 
@@ -203,7 +203,7 @@ bool ConvolutionPlan::refused(const DnnEngine& engine) const {
   });
 }
 
-// The engines that cuDNN proposes for the graph, fastest first by cuDNN's estimate. Sets why_ if there are none.
+// The engines that cuDNN proposes for the graph, fastest first by cuDNN's estimate. Sets last_error_ if there are none.
 std::vector<DnnDescriptor> ConvolutionPlan::proposals(cudnnBackendHeurMode_t mode) {
   std::vector<DnnDescriptor> configs;
   try {
@@ -223,7 +223,7 @@ std::vector<DnnDescriptor> ConvolutionPlan::proposals(cudnnBackendHeurMode_t mod
     configs.resize(static_cast<size_t>(std::min(given, count)));
     return configs;
   } catch (const DnnNotSupported& answer) {
-    why_ = detail::concat("; cuDNN's heuristics reported ", answer.what());
+    last_error_ = detail::concat("; cuDNN's heuristics reported ", answer.what());
     return {};
   }
 }
@@ -240,12 +240,12 @@ void ConvolutionPlan::advance() {
     try {
       if (take(proposals_[at_])) return ++at_, void();
     } catch (const DnnNotSupported& answer) {
-      why_ = detail::concat("; the last engine reported ", answer.what());
+      last_error_ = detail::concat("; the last engine reported ", answer.what());
     }
   }
-  lacks_ =
+  no_engine_reason_ =
       detail::concat("of ", proposed_, " engines ", passed_over_, " are not deterministic in float32, ", too_large_,
-                     " need more than ", kMostDnnWorkspace, " bytes, ", failed_, " failed to run", why_);
+                     " need more than ", kMostDnnWorkspace, " bytes, ", failed_, " failed to run", last_error_);
 }
 
 bool ConvolutionPlan::take(DnnDescriptor& config) {
@@ -281,7 +281,7 @@ bool ConvolutionPlan::execute(const DnnDescriptor& pack) {
 void ConvolutionPlan::select_fastest(int count, const std::function<std::optional<double>()>& time) {
   Selected fastest;
   double least = 0;
-  for (int timed = 0; timed < count && lacks_.empty();) {
+  for (int timed = 0; timed < count && no_engine_reason_.empty();) {
     if (timed > 0 && selected_.workspace > kMostTimedWorkspace) {
       advance();
       continue;
@@ -297,7 +297,7 @@ void ConvolutionPlan::select_fastest(int count, const std::function<std::optiona
   }
   if (fastest.engine.index < 0) return;
   selected_ = std::move(fastest);
-  lacks_.clear();
+  no_engine_reason_.clear();
   ran_ = true;
   proposals_.clear();
 }
@@ -307,7 +307,7 @@ bool ConvolutionPlan::attempt(const DnnDescriptor& pack) {
   const cudnnStatus_t status = cudnnBackendExecute(target_.handle, selected_.plan.get(), pack.get());
   if (status == CUDNN_STATUS_SUCCESS) return true;
   if (ran_) cuda_check(status, detail::concat("cudnnBackendExecute of ", description_).c_str());
-  why_ = detail::concat("; the last engine reported ", dnn_error("cudnnBackendExecute", status));
+  last_error_ = detail::concat("; the last engine reported ", dnn_error("cudnnBackendExecute", status));
   cudaGetLastError();  // clears the error, so that later calls do not report it
   ++failed_;
   advance();

@@ -47,13 +47,13 @@ class ConvolutionPlan {
   // If `only` is not empty, accepts only the engine of this name.
   ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem, std::string only = {});
 
-  const std::string& lacks() const { return lacks_; }        // reason why there is no engine; empty if there is one
-  int64_t workspace() const { return selected_.workspace; }  // bytes
+  const std::string& no_engine_reason() const { return no_engine_reason_; }  // empty if there is an engine
+  int64_t workspace() const { return selected_.workspace; }                  // bytes
   const DnnEngine& engine() const { return selected_.engine; }
   size_t proposed() const { return proposed_; }  // number of engines proposed up to the chosen one
 
   // Runs the engine with the memory of `pack`. If its first run fails, selects the next engine and returns false; call
-  // again if lacks() is empty. Throws if an engine that has run before fails.
+  // again if no_engine_reason() is empty. Throws if an engine that has run before fails.
   bool execute(const DnnDescriptor& pack);
 
   // Like execute(), but a failure after a successful run also selects the next engine.
@@ -72,7 +72,7 @@ class ConvolutionPlan {
 
   DnnDescriptor operation_graph(const ConvolutionProblem& problem) const;
   std::vector<DnnDescriptor> proposals(cudnnBackendHeurMode_t mode);
-  void advance();  // selects the next acceptable engine; sets lacks_ if there is none
+  void advance();  // selects the next acceptable engine; sets no_engine_reason_ if there is none
   bool take(DnnDescriptor& config);
   bool refused(const DnnEngine& engine) const;
 
@@ -86,7 +86,7 @@ class ConvolutionPlan {
   std::vector<DnnDescriptor> proposals_;  // from the last heuristic mode
   size_t mode_ = 0, at_ = 0;              // indices of the next mode and proposal
   size_t proposed_ = 0, passed_over_ = 0, too_large_ = 0, failed_ = 0;
-  std::string why_, lacks_;
+  std::string last_error_, no_engine_reason_;
 };
 
 }  // namespace godwit

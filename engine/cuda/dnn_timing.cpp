@@ -64,7 +64,7 @@ std::optional<double> time(Cuda device, ConvolutionPlan& plan, const DnnMemory& 
 std::optional<ConvolutionPlan> named_plan(Cuda device, const ConvolutionProblem& problem, const DnnMemory& at,
                                           const std::string& name) {
   std::optional<ConvolutionPlan> plan(std::in_place, DnnTarget{.handle = device.context->dnn()}, problem, name);
-  if (plan->lacks().empty() && plan->execute(at.pack(workspace(device, plan->workspace())))) return plan;
+  if (plan->no_engine_reason().empty() && plan->execute(at.pack(workspace(device, plan->workspace())))) return plan;
   return {};
 }
 
@@ -95,7 +95,7 @@ ConvolutionPlan timed_plan(Cuda device, const ConvolutionProblem& problem, const
 
   ConvolutionPlan plan(target, problem);
   plan.select_fastest(kTimed, [&] { return time(device, plan, at); });
-  if (!plan.lacks().empty()) return plan;
+  if (!plan.no_engine_reason().empty()) return plan;
   const std::string& fastest = plan.engine().name;
   try {
     const std::string recorded = file.record(key, fastest, known);

@@ -90,7 +90,7 @@ class DnnPlans : public testing::TestWithParam<const char*> {
   void expect_plan(const char* type, const ConvolutionProblem& problem, bool tensor_cores) {
     SCOPED_TRACE(describe(problem));
     const ConvolutionPlan plan({.properties = &properties_}, problem);
-    ASSERT_EQ(plan.lacks(), "");
+    ASSERT_EQ(plan.no_engine_reason(), "");
     const DnnEngine& engine = plan.engine();
     EXPECT_FALSE(engine.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
     EXPECT_FALSE(engine.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
@@ -117,16 +117,16 @@ class DnnPlans : public testing::TestWithParam<const char*> {
       EXPECT_TRUE(workspaces.emplace(last, plan.workspace()).second) << last;
       return std::optional(-static_cast<double>(workspaces.size()));
     });
-    EXPECT_EQ(plan.lacks(), "");
+    EXPECT_EQ(plan.no_engine_reason(), "");
     EXPECT_EQ(plan.engine().name, last);
     if (last.find("_k") != std::string::npos) ++with_settings_;
     for (const auto& [name, workspace] : workspaces) {
       const ConvolutionPlan again({.properties = &properties_}, problem, name);
-      EXPECT_EQ(again.lacks(), "") << name;
+      EXPECT_EQ(again.no_engine_reason(), "") << name;
       EXPECT_EQ(again.engine().name, name);
       EXPECT_EQ(again.workspace(), workspace) << name;
     }
-    EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem, last + "_k999=1").lacks(), "");
+    EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem, last + "_k999=1").no_engine_reason(), "");
     return workspaces.size();
   }
 
@@ -166,7 +166,7 @@ TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16LayersHaveTensorCoresExceptTheS
     if (layer.in % 8 == 0) {
       expect_plan("bfloat16 to float32", problem, true);
     } else {
-      EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem).lacks(), "") << describe(problem);
+      EXPECT_NE(ConvolutionPlan({.properties = &properties_}, problem).no_engine_reason(), "") << describe(problem);
     }
   }
 }
@@ -176,7 +176,8 @@ TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16ImagesNeedChannelsInMultiplesOf
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 8}, {8, 4}, {12, 12}}) {
     const ConvolutionProblem problem =
         problem_of({9, in, out, 3, 1}, Convolution::backward_filter, DType::bf16, DType::f32, false);
-    EXPECT_THAT(ConvolutionPlan({.properties = &properties_}, problem).lacks(), testing::HasSubstr("multiples of 8"));
+    EXPECT_THAT(ConvolutionPlan({.properties = &properties_}, problem).no_engine_reason(),
+                testing::HasSubstr("multiples of 8"));
   }
 }
 
@@ -184,7 +185,7 @@ TEST_P(DnnPlans, FactorsOfTwoTypesAreRefused) {
   const ConvolutionProblem problem =
       problem_of({56, 64, 64, 3, 1}, Convolution::forward, DType::bf16, DType::f32, false);
   const ConvolutionPlan plan({.properties = &properties_}, problem);
-  EXPECT_THAT(plan.lacks(), testing::HasSubstr("are not deterministic in float32"));
+  EXPECT_THAT(plan.no_engine_reason(), testing::HasSubstr("are not deterministic in float32"));
   EXPECT_EQ(plan.engine().index, -1);
 }
 

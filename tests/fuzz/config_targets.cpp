@@ -27,7 +27,7 @@ struct SmallConfig : CommonConfig {
   void check_together() const override {}
   void describe(OptionList& list) override {
     list.section = "data", list.prefix = "data.";
-    list.add("path", path, "folder").with_flag("--data").with_placeholder("DIR").differs_by_host();
+    list.add("path", path, "folder").with_flag("--data", "DIR").differs_by_host();
     list.add("mean", mean, "per channel", kPositive);
     list.prefix = "";
     describe_common(list, {.unit = "samples", .eval_batch = "samples", .seed = "seed", .run_dir = "runs"});

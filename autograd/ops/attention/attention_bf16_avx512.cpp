@@ -372,11 +372,11 @@ class Backward {
         ds[k] = _mm512_maskz_mul_ps(there, e, _mm512_sub_ps(_mm512_maskz_mul_ps(stays, kept, dp), delta[k]));
       }
       const __m512i both = bits_of(_mm512_cvtne2ps_pbh(p[1], p[0])),
-                    slopes = bits_of(_mm512_cvtne2ps_pbh(ds[1], ds[0]));
+                    gradients = bits_of(_mm512_cvtne2ps_pbh(ds[1], ds[0]));
       _mm512_storeu_si512(p2_.row(r / 2) + j, _mm512_permutexvar_epi16(pairs, both));
-      _mm512_storeu_si512(ds2_.row(r / 2) + j, _mm512_permutexvar_epi16(pairs, slopes));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dsw_.row(r) + j / 2), _mm512_castsi512_si256(slopes));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dsw_.row(r + 1) + j / 2), _mm512_extracti64x4_epi64(slopes, 1));
+      _mm512_storeu_si512(ds2_.row(r / 2) + j, _mm512_permutexvar_epi16(pairs, gradients));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dsw_.row(r) + j / 2), _mm512_castsi512_si256(gradients));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(dsw_.row(r + 1) + j / 2), _mm512_extracti64x4_epi64(gradients, 1));
     }
   }
 

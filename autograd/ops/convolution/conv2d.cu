@@ -51,16 +51,16 @@ struct Correlated {
 
 // One thread per element of dx: sums over the windows that contain it.
 template <class T>
-struct DataSlope {
+struct DataGradient {
   Conv2dShape s;
   const T *dy, *w;
   uint32_t in, out;  // channels of a group
   template <int n>
   __device__ void operator()(uint32_t pixel, uint32_t channel, T (&values)[n]) const {
     const Place p(pixel, s.h, s.w);
-    for (int k = 0; k < n; ++k) values[k] = static_cast<T>(slope(p, channel + k));
+    for (int k = 0; k < n; ++k) values[k] = static_cast<T>(gradient(p, channel + k));
   }
-  __device__ compute_t<T> slope(const Place& p, uint32_t channel) const {
+  __device__ compute_t<T> gradient(const Place& p, uint32_t channel) const {
     const int64_t first = channel / in * out, c = channel % in;
     const auto stride = static_cast<uint32_t>(s.stride);
     compute_t<T> sum = 0;
@@ -80,7 +80,7 @@ struct DataSlope {
 
 // One block per element of dw.
 template <class T>
-__global__ void filter_slope_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy, compute_t<T>* dw) {
+__global__ void filter_gradient_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy, compute_t<T>* dw) {
   using C = compute_t<T>;
   const auto in = static_cast<uint32_t>(s.c / s.groups), out = static_cast<uint32_t>(s.o / s.groups);
   const Place p(blockIdx.x / in, s.kh, s.kw);  // p.image: index of the filter
@@ -215,7 +215,7 @@ void conv2d_backward_data(Cuda device, const Conv2dShape& s, const Tensor& dy, c
   dispatch_float(dy.dtype(), "conv2d", [&]<class T>() {
     const GroupChannels group(s);
     generate_rows(device, "conv2d", s.n * s.h * s.w, s.c, 1,
-                  DataSlope<T>{s, dy.cuda_data<T>(), w.cuda_data<T>(), group.in, group.out}, dx.cuda_data<T>());
+                  DataGradient<T>{s, dy.cuda_data<T>(), w.cuda_data<T>(), group.in, group.out}, dx.cuda_data<T>());
   });
 }
 
@@ -225,7 +225,7 @@ void conv2d_backward_weights(Cuda device, const Conv2dShape& s, const Tensor& x,
   if (by_library(device, Convolution::backward_filter, s, x, dw, dy)) return;
   dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
     const int64_t windows = s.n * s.ho * s.wo;
-    launch(device, "conv2d", filter_slope_kernel<T>, dw.numel(), row_threads(windows), s,
+    launch(device, "conv2d", filter_gradient_kernel<T>, dw.numel(), row_threads(windows), s,
            index_count("conv2d", windows), x.cuda_data<T>(), dy.cuda_data<T>(), dw.cuda_data<compute_t<T>>());
   });
 }

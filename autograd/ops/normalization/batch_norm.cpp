@@ -30,9 +30,9 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
 // Replaces mean and variance of this rank's batch by those of all ranks. Returns the total rows [1] on the same device.
 Tensor combine_statistics(double own, const BatchNormOptions& options, const Tensor& mean, const Tensor& variance) {
   const Tensor message({1 + 2 * mean.numel()}, DType::f64, mean.device()), rows({1}, DType::f64, mean.device());
-  on_device(mean, [&](auto device) { batch_norm_tell(device, own, mean, variance, message); });
+  on_device(mean, [&](auto device) { batch_norm_pack_statistics(device, own, mean, variance, message); });
   const Tensor all = options.gather(message);
-  on_device(mean, [&](auto device) { batch_norm_combine(device, all, rows, mean, variance); });
+  on_device(mean, [&](auto device) { batch_norm_combine_statistics(device, all, rows, mean, variance); });
   return rows;
 }
 
@@ -75,7 +75,7 @@ struct Backward {
     const int64_t channels = g_gamma.numel();
     const Tensor message({2 * channels}, DType::f64, g_gamma.device());
     const Tensor sums({2 * channels}, g_gamma.dtype(), g_gamma.device());
-    on_device(sums, [&](auto device) { batch_norm_tell_sums(device, g_gamma, g_beta, message); });
+    on_device(sums, [&](auto device) { batch_norm_pack_sums(device, g_gamma, g_beta, message); });
     const Tensor all = gather(message);
     on_device(sums, [&](auto device) { batch_norm_combine_sums(device, all, own_rows, rows, sums); });
     return {sums.range(0, channels), sums.range(channels, channels)};
@@ -107,12 +107,12 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     check(own > 1 || (all_rows.defined() && all_rows.item() > 1),
           "batch_norm: training needs more than one value per channel, x is ", x.shape());
     on_device(mean, [&](auto device) {
-      batch_norm_settle(device, mean, variance, own, all_rows, options, running_mean, running_var, state);
+      batch_norm_finalize(device, mean, variance, own, all_rows, options, running_mean, running_var, state);
     });
   } else {
     on_device(x.value(), [&](auto device) {
-      batch_norm_settle(device, running_mean.to(DType::f64), running_var.to(DType::f64), 0, Tensor(), options, Tensor(),
-                        Tensor(), state);
+      batch_norm_finalize(device, running_mean.to(DType::f64), running_var.to(DType::f64), 0, Tensor(), options,
+                          Tensor(), Tensor(), state);
     });
   }
   Tensor y(x.shape(), x.dtype(), where);

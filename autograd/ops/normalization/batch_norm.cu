@@ -182,7 +182,7 @@ struct Moments {
 
 // running = (1 - momentum) · running + momentum · batch, with the unbiased variance
 template <class C>
-__global__ void settle_kernel(int64_t channels, const double* mean, const double* variance, double own_rows,
+__global__ void finalize_kernel(int64_t channels, const double* mean, const double* variance, double own_rows,
                               const double* all_rows, double momentum, double eps, C* running_mean, C* running_var,
                               C* to_mean, C* to_inv_std) {
   const double rows = all_rows ? all_rows[0] : own_rows, unbiased = rows / (rows - 1);
@@ -238,7 +238,7 @@ struct Products {
     template <int u>
     __device__ void add(int64_t at, int64_t step, double* sums, double* products) const {
       const bool by_output = p.mask == Mask::output;
-      const Packs<n, u, T> in(p.x, at, step), slope(p.dy, at, step),
+      const Packs<n, u, T> in(p.x, at, step), grad(p.dy, at, step),
           out = by_output ? Packs<n, u, T>(p.y, at, step) : Packs<n, u, T>();
       for (int i = 0; i < u; ++i) {
         Pack<T, n> kept;
@@ -247,7 +247,7 @@ struct Products {
           const bool stopped = p.mask == Mask::none ? false
                                : by_output          ? C(out[i].values[k]) <= 0
                                                     : channels.normalized(k, d) <= 0;
-          kept.values[k] = stopped ? T(0) : slope[i].values[k];
+          kept.values[k] = stopped ? T(0) : grad[i].values[k];
           const C passed = C(kept.values[k]);
           sums[k] += static_cast<double>(passed);
           products[k] += static_cast<double>(passed) * static_cast<double>(d);
@@ -263,7 +263,7 @@ struct Products {
 };
 
 template <class C>
-struct ParameterSlopes {
+struct ParameterGradients {
   const C* inv_std;
   C *d_gamma, *d_beta;
   __device__ void operator()(int64_t c, double sum, double product) const {
@@ -321,11 +321,11 @@ void batch_norm_statistics(Cuda device, const Tensor& x, const Tensor& mean, con
   });
 }
 
-void batch_norm_settle(Cuda device, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
-                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                       const BatchNormState& state) {
+void batch_norm_finalize(Cuda device, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                         const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormState& state) {
   dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {
-    launch(device, "batch_norm", settle_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
+    launch(device, "batch_norm", finalize_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
            mean.cuda_data<double>(), variance.cuda_data<double>(), rows, data_or_null<double>(all_rows),
            options.momentum, options.eps, data_or_null<C>(running_mean), data_or_null<C>(running_var),
            state.mean.cuda_data<C>(), state.inv_std.cuda_data<C>());
@@ -351,7 +351,7 @@ void batch_norm_backward_parameters(Cuda device, const BatchNormState& state, co
     using C = compute_t<T>;
     const Products<T> products{Norm<C>(state),    mask_of(state),           state.x.cuda_data<T>(),
                                dy.cuda_data<T>(), data_or_null<T>(state.y), g.cuda_data<T>()};
-    const ParameterSlopes<C> finish{state.inv_std.cuda_data<C>(), d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()};
+    const ParameterGradients<C> finish{state.inv_std.cuda_data<C>(), d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()};
     by_packs<T>(
         channels_of(state.x), [&]<int n>() { channel_sums<n>(device, state.x, products, finish); }, products.x,
         products.dy, products.y, products.g);

@@ -32,12 +32,12 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
 void batch_norm_statistics(Cuda, const Tensor& x, const Tensor& mean, const Tensor& variance);
 // Computes state.mean and state.inv_std from mean and variance, and updates the running statistics if they are defined.
 // The batch has `rows` rows, or all_rows [1] (float64) if all_rows is defined.
-void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
-                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                       const BatchNormState& state);
-void batch_norm_settle(Cuda, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
-                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                       const BatchNormState& state);
+void batch_norm_finalize(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                         const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormState& state);
+void batch_norm_finalize(Cuda, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                         const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormState& state);
 // The residual has the shape and type of x, or is undefined.
 void batch_norm_forward(Cpu, const BatchNormState& state, const Tensor& residual, const Tensor& y);
 void batch_norm_forward(Cuda, const BatchNormState& state, const Tensor& residual, const Tensor& y);

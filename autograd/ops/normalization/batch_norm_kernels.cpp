@@ -286,9 +286,9 @@ void batch_norm_statistics(Cpu, const Tensor& x, const Tensor& mean, const Tenso
 }
 
 // running = (1 - momentum) · running + momentum · batch, with the unbiased variance
-void batch_norm_settle(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
-                       const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
-                       const BatchNormState& state) {
+void batch_norm_finalize(Cpu, const Tensor& mean, const Tensor& variance, double rows, const Tensor& all_rows,
+                         const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
+                         const BatchNormState& state) {
   if (all_rows.defined()) rows = all_rows.item();
   const double *m = mean.data<double>(), *v = variance.data<double>(), momentum = options.momentum;
   dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {

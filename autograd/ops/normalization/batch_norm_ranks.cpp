@@ -2,7 +2,7 @@
 
 namespace godwit {
 
-using detail::Combine, detail::CombineSums, detail::Tell, detail::TellSums;
+using detail::CombineStatistics, detail::CombineSums, detail::PackStatistics, detail::PackSums;
 
 namespace {
 
@@ -13,21 +13,23 @@ void for_each(int64_t n, const F& f) {
 
 }  // namespace
 
-void batch_norm_tell(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message) {
+void batch_norm_pack_statistics(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message) {
   const int64_t channels = mean.numel();
-  for_each(channels, Tell{rows, mean.data<double>(), variance.data<double>(), message.data<double>(), channels});
+  for_each(channels,
+           PackStatistics{rows, mean.data<double>(), variance.data<double>(), message.data<double>(), channels});
 }
 
-void batch_norm_combine(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance) {
+void batch_norm_combine_statistics(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean,
+                                   const Tensor& variance) {
   const int64_t channels = mean.numel();
-  for_each(channels, Combine{messages.data<double>(), messages.dim(0), channels, rows.data<double>(),
-                             mean.data<double>(), variance.data<double>()});
+  for_each(channels, CombineStatistics{messages.data<double>(), messages.dim(0), channels, rows.data<double>(),
+                                       mean.data<double>(), variance.data<double>()});
 }
 
-void batch_norm_tell_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message) {
+void batch_norm_pack_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message) {
   const int64_t channels = d_gamma.numel();
   dispatch_real(d_gamma.dtype(), "batch_norm", [&]<class C>() {
-    for_each(channels, TellSums<C>{d_gamma.data<C>(), d_beta.data<C>(), message.data<double>(), channels});
+    for_each(channels, PackSums<C>{d_gamma.data<C>(), d_beta.data<C>(), message.data<double>(), channels});
   });
 }
 

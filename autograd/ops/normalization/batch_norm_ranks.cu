@@ -3,7 +3,7 @@
 
 namespace godwit {
 
-using detail::Combine, detail::CombineSums, detail::Tell, detail::TellSums;
+using detail::CombineStatistics, detail::CombineSums, detail::PackStatistics, detail::PackSums;
 
 namespace {
 
@@ -19,25 +19,27 @@ void for_each(Cuda device, int64_t n, const F& f) {
 
 }  // namespace
 
-void batch_norm_tell(Cuda device, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message) {
+void batch_norm_pack_statistics(Cuda device, double rows, const Tensor& mean, const Tensor& variance,
+                                const Tensor& message) {
   const int64_t channels = mean.numel();
   for_each(device, channels,
-           Tell{rows, mean.cuda_data<double>(), variance.cuda_data<double>(), message.cuda_data<double>(), channels});
+           PackStatistics{rows, mean.cuda_data<double>(), variance.cuda_data<double>(), message.cuda_data<double>(),
+                          channels});
 }
 
-void batch_norm_combine(Cuda device, const Tensor& messages, const Tensor& rows, const Tensor& mean,
-                        const Tensor& variance) {
+void batch_norm_combine_statistics(Cuda device, const Tensor& messages, const Tensor& rows, const Tensor& mean,
+                                   const Tensor& variance) {
   const int64_t channels = mean.numel();
   for_each(device, channels,
-           Combine{messages.cuda_data<double>(), messages.dim(0), channels, rows.cuda_data<double>(),
-                   mean.cuda_data<double>(), variance.cuda_data<double>()});
+           CombineStatistics{messages.cuda_data<double>(), messages.dim(0), channels, rows.cuda_data<double>(),
+                             mean.cuda_data<double>(), variance.cuda_data<double>()});
 }
 
-void batch_norm_tell_sums(Cuda device, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message) {
+void batch_norm_pack_sums(Cuda device, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message) {
   const int64_t channels = d_gamma.numel();
   dispatch_real(d_gamma.dtype(), "batch_norm", [&]<class C>() {
     for_each(device, channels,
-             TellSums<C>{d_gamma.cuda_data<C>(), d_beta.cuda_data<C>(), message.cuda_data<double>(), channels});
+             PackSums<C>{d_gamma.cuda_data<C>(), d_beta.cuda_data<C>(), message.cuda_data<double>(), channels});
   });
 }
 

@@ -6,14 +6,16 @@
 namespace godwit {
 
 // Packs message [1 + 2c] float64: this rank's number of rows, means and Σ (x - mean)².
-void batch_norm_tell(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
-void batch_norm_tell(Cuda, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
+void batch_norm_pack_statistics(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
+void batch_norm_pack_statistics(Cuda, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
 // From messages [ranks, 1 + 2c]: total rows [1], and mean and variance over all ranks; bit-identical on all ranks.
-void batch_norm_combine(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
-void batch_norm_combine(Cuda, const Tensor& messages, const Tensor& rows, const Tensor& mean, const Tensor& variance);
+void batch_norm_combine_statistics(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean,
+                                   const Tensor& variance);
+void batch_norm_combine_statistics(Cuda, const Tensor& messages, const Tensor& rows, const Tensor& mean,
+                                   const Tensor& variance);
 // Packs message [2c] float64: d_gamma and d_beta.
-void batch_norm_tell_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
-void batch_norm_tell_sums(Cuda, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
+void batch_norm_pack_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
+void batch_norm_pack_sums(Cuda, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
 // sums [2c] of d_gamma's type: the messages [ranks, 2c] summed in rank order, times own_rows / rows.
 void batch_norm_combine_sums(Cpu, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
 void batch_norm_combine_sums(Cuda, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
@@ -21,7 +23,7 @@ void batch_norm_combine_sums(Cuda, const Tensor& messages, double own_rows, cons
 namespace detail {
 
 // Functors per channel or per element of a message, shared by CPU and GPU.
-struct Tell {
+struct PackStatistics {
   double rows;
   const double *mean, *variance;
   double* to;
@@ -33,7 +35,7 @@ struct Tell {
   }
 };
 
-struct Combine {
+struct CombineStatistics {
   const double* messages;
   int64_t ranks, channels;
   double *rows, *mean, *variance;
@@ -53,7 +55,7 @@ struct Combine {
 };
 
 template <class C>
-struct TellSums {
+struct PackSums {
   const C *d_gamma, *d_beta;
   double* to;
   int64_t channels;

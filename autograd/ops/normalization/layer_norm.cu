@@ -64,21 +64,21 @@ __global__ void backward_kernel(uint32_t width, bool packed, const T* x, const c
   const C m = mean[row], inv = inv_std[row], share = C(1) / static_cast<C>(width);
   C of_g = 0, of_product = 0;
   for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto in = load_pack<n>(x + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
     const auto scale = load_any<n>(gamma + c);
     for (int k = 0; k < n; ++k) {
-      const C g = C(slope.values[k]) * scale.values[k];
+      const C g = C(grad.values[k]) * scale.values[k];
       of_g += g;
       of_product += g * ((C(in.values[k]) - m) * inv);
     }
   });
   const C offset = block_reduce(of_g, Plus()) * share, tilt = block_reduce(of_product, Plus()) * share;
   for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto in = load_pack<n>(x + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
     const auto scale = load_any<n>(gamma + c);
     Pack<T, n> to;
     for (int k = 0; k < n; ++k) {
-      const C g = C(slope.values[k]) * scale.values[k], x_hat = (C(in.values[k]) - m) * inv;
+      const C g = C(grad.values[k]) * scale.values[k], x_hat = (C(in.values[k]) - m) * inv;
       to.values[k] = static_cast<T>(inv * (g - offset - x_hat * tilt));
     }
     store_pack(dx + first + c, to);
@@ -87,7 +87,7 @@ __global__ void backward_kernel(uint32_t width, bool packed, const T* x, const c
 
 // The gradients of gamma and beta.
 template <class T>
-struct ParameterSlopes {
+struct ParameterGradients {
   static constexpr int kSums = 2;
   const T *x, *dy;
   const compute_t<T>*mean, *inv_std;
@@ -95,10 +95,10 @@ struct ParameterSlopes {
   template <int n>
   __device__ void operator()(int64_t row, int64_t c, double (&sums)[kSums][n]) const {
     using C = compute_t<T>;
-    const auto in = load_pack<n>(x + row * width + c, 0), slope = load_pack<n>(dy + row * width + c, 0);
+    const auto in = load_pack<n>(x + row * width + c, 0), grad = load_pack<n>(dy + row * width + c, 0);
     const C m = mean[row], inv = inv_std[row];
     for (int k = 0; k < n; ++k) {
-      const C g = C(slope.values[k]);
+      const C g = C(grad.values[k]);
       sums[0][k] += static_cast<double>(g * ((C(in.values[k]) - m) * inv));
       sums[1][k] += static_cast<double>(g);
     }
@@ -129,9 +129,9 @@ void layer_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, cons
     const T *in = x.cuda_data<T>(), *from = dy.cuda_data<T>();
     T* to = dx.cuda_data<T>();
     const C *means = mean.cuda_data<C>(), *inv_stds = inv_std.cuda_data<C>();
-    column_sums<T, ParameterSlopes<T>, C>(device, "layer_norm", n, width,
-                                          ParameterSlopes<T>{in, from, means, inv_stds, width},
-                                          {d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()}, {in, from});
+    column_sums<T, ParameterGradients<T>, C>(device, "layer_norm", n, width,
+                                             ParameterGradients<T>{in, from, means, inv_stds, width},
+                                             {d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()}, {in, from});
     launch(device, "layer_norm", backward_kernel<T>, n, row_threads(width / kPack<T>), index_count("layer_norm", width),
            aligned_alike(in, from, to), in, gamma.cuda_data<C>(), means, inv_stds, from, to);
   });

@@ -35,23 +35,23 @@ __global__ void backward_kernel(uint32_t width, bool packed, const T* x, const C
   const C inv = inv_rms[row];
   C product = 0;
   for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto in = load_pack<n>(x + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
     const auto scale = load_any<n>(gamma + c);
-    for (int k = 0; k < n; ++k) product += C(slope.values[k]) * scale.values[k] * (C(in.values[k]) * inv);
+    for (int k = 0; k < n; ++k) product += C(grad.values[k]) * scale.values[k] * (C(in.values[k]) * inv);
   });
   const C tilt = inv * (C(1) / static_cast<C>(width)) * block_reduce(product, Plus());
   for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
-    const auto in = load_pack<n>(x + first + c, 0), slope = load_pack<n>(dy + first + c, 0);
+    const auto in = load_pack<n>(x + first + c, 0), grad = load_pack<n>(dy + first + c, 0);
     const auto scale = load_any<n>(gamma + c);
     Pack<T, n> to;
     for (int k = 0; k < n; ++k)
-      to.values[k] = static_cast<T>(inv * (C(slope.values[k]) * scale.values[k]) - C(in.values[k]) * inv * tilt);
+      to.values[k] = static_cast<T>(inv * (C(grad.values[k]) * scale.values[k]) - C(in.values[k]) * inv * tilt);
     store_pack(dx + first + c, to);
   });
 }
 
 template <class T>
-struct OfGamma {
+struct GammaGradient {
   static constexpr int kSums = 1;
   const T *x, *dy;
   const compute_t<T>* inv_rms;
@@ -59,9 +59,9 @@ struct OfGamma {
   template <int n>
   __device__ void operator()(int64_t row, int64_t c, double (&sums)[1][n]) const {
     using C = compute_t<T>;
-    const auto in = load_pack<n>(x + row * width + c, 0), slope = load_pack<n>(dy + row * width + c, 0);
+    const auto in = load_pack<n>(x + row * width + c, 0), grad = load_pack<n>(dy + row * width + c, 0);
     const C inv = inv_rms[row];
-    for (int k = 0; k < n; ++k) sums[0][k] += static_cast<double>(C(slope.values[k]) * (C(in.values[k]) * inv));
+    for (int k = 0; k < n; ++k) sums[0][k] += static_cast<double>(C(grad.values[k]) * (C(in.values[k]) * inv));
   }
 };
 
@@ -88,8 +88,8 @@ void rms_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, const 
     const T *in = x.cuda_data<T>(), *from = dy.cuda_data<T>();
     T* to = dx.cuda_data<T>();
     const C* inverses = inv_rms.cuda_data<C>();
-    column_sums<T, OfGamma<T>, C>(device, "rms_norm", n, width, {in, from, inverses, width}, {d_gamma.cuda_data<C>()},
-                                  {in, from});
+    column_sums<T, GammaGradient<T>, C>(device, "rms_norm", n, width, {in, from, inverses, width},
+                                        {d_gamma.cuda_data<C>()}, {in, from});
     launch(device, "rms_norm", backward_kernel<T>, n, row_threads(width / kPack<T>), index_count("rms_norm", width),
            aligned_alike(in, from, to), in, gamma.cuda_data<C>(), inverses, from, to);
   });

@@ -75,7 +75,7 @@ __device__ void round_to(T (&values)[n], const C (&sums)[n]) {
 
 // dy if this pixel is the window's maximum.
 template <class T>
-struct MaxSlope {
+struct MaxGradient {
   Geometry g;
   const uint8_t* taps;
   const T* dy;
@@ -84,9 +84,9 @@ struct MaxSlope {
     using C = compute_t<T>;
     C sums[n] = {};
     for_windows(g, pixel, [&](int64_t window, int32_t tap) {
-      const auto slope = load_pack<n>(dy + window + c, 0);
+      const auto grad = load_pack<n>(dy + window + c, 0);
       const auto at = load_pack<n>(taps + window + c, 0);
-      for (int k = 0; k < n; ++k) sums[k] += at.values[k] == tap ? C(slope.values[k]) : C(0);
+      for (int k = 0; k < n; ++k) sums[k] += at.values[k] == tap ? C(grad.values[k]) : C(0);
     });
     round_to(values, sums);
   }
@@ -110,7 +110,7 @@ struct Average {
 };
 
 template <class T>
-struct AverageSlope {
+struct AverageGradient {
   Geometry g;
   const T* dy;
   compute_t<T> share;
@@ -118,8 +118,8 @@ struct AverageSlope {
   __device__ void operator()(uint32_t pixel, uint32_t c, T (&values)[n]) const {
     compute_t<T> sums[n] = {};
     for_windows(g, pixel, [&](int64_t window, int32_t) {
-      const auto slope = load_pack<n>(dy + window + c, 0);
-      for (int k = 0; k < n; ++k) sums[k] += compute_t<T>(slope.values[k]) * share;
+      const auto grad = load_pack<n>(dy + window + c, 0);
+      for (int k = 0; k < n; ++k) sums[k] += compute_t<T>(grad.values[k]) * share;
     });
     round_to(values, sums);
   }
@@ -162,7 +162,7 @@ void max_pool2d_backward(Cuda device, const Tensor& taps, const Tensor& dy, cons
     const T* from = dy.cuda_data<T>();
     const uint8_t* where = taps.cuda_data<uint8_t>();
     check(aligned_to<16>(where), "max_pool2d: the positions are not aligned to 16 bytes");
-    generate_pixels(device, "max_pool2d", MaxSlope<T>{g, where, from}, dx, from);
+    generate_pixels(device, "max_pool2d", MaxGradient<T>{g, where, from}, dx, from);
   });
 }
 
@@ -178,7 +178,7 @@ void avg_pool2d_backward(Cuda device, const Tensor& dy, const Pool2dOptions& opt
   const Geometry g(dx.shape(), dy.shape(), options);
   dispatch_float(dx.dtype(), "avg_pool2d", [&]<class T>() {
     const T* from = dy.cuda_data<T>();
-    generate_pixels(device, "avg_pool2d", AverageSlope<T>{g, from, share_of<T>(options)}, dx, from);
+    generate_pixels(device, "avg_pool2d", AverageGradient<T>{g, from, share_of<T>(options)}, dx, from);
   });
 }
 

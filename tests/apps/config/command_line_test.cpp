@@ -296,7 +296,7 @@ TEST(CommandLine, RefusesEmptyValues) {
 }
 
 TEST(CommandLine, HelpAndPrintConfigTakeNoValue) {
-  for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help="})
+  for (const char* word : {"--print-config=false", "--print-config=1", "--help=3", "-h=3", "--help=", "--version=1"})
     expect_parts(error({word}), {"takes no value"});
 }
 
@@ -338,7 +338,7 @@ TEST(CommandLine, RefusesKeysThatTheMethodDoesNotRead) {
   expect_parts(file_error(R"({"optimizer": "birder", "exchange": "dense"})"), {"exchange", "birder"});
   expect_parts(error({"--optimizer", "birder", "--set", "exchange.wire=bf16"}), {"exchange.wire", "birder"});
   expect_parts(error({"--optimizer", "birder", "--set", "exchange.sharding=zero1"}),
-               {"exchange.sharding", "birder keeps state of all parameters, which only hybrid divides", "or adamw"});
+               {"exchange.sharding: birder keeps state of all parameters", "only hybrid divides", "such as adamw"});
 }
 
 TEST(CommandLine, RefusesInvalidFiles) {

@@ -1,8 +1,10 @@
 // --help and --help TOPIC.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <sstream>
 
+#include "apps/config/build_identity.h"
+#include "comm/transport/mpi.h"
 #include "optim/method.h"
 #include "tests/apps/config/parse.h"
 
@@ -75,6 +77,18 @@ TEST(Help, ExplainsGroupsAndOptions) {
   EXPECT_NE(help_of(text_program(), "squad").find("task"), std::string::npos);
   expect_parts(error({"--help", "brider"}), {"no such topic 'brider'", "did you mean 'birder'?"});
   expect_parts(error({"--help", "NOTHING"}), {"no such topic 'NOTHING'"});
+}
+
+TEST(Version, IsOneLineWithTheBuild) {
+  const Answer answer = run({"--epochs", "none", "--version"});
+  EXPECT_FALSE(answer.config);
+  EXPECT_THAT(answer.printed, testing::MatchesRegex("train_resnet .Godwit [0-9]+[.][0-9]+[.][0-9]+., sources "
+                                                    "[0-9a-f]+, (oneDNN|Eigen) [0-9.]+[^\n]*\n"));
+  for (const std::string& part : {std::string(version()), std::string(source_hash()), mpi_library()})
+    EXPECT_NE(answer.printed.find(part), std::string::npos) << answer.printed;
+#ifdef GODWIT_HAS_CUDA
+  EXPECT_TRUE(answer.printed.ends_with(", CUDA\n")) << answer.printed;
+#endif
 }
 
 }  // namespace help_test

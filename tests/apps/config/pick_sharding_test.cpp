@@ -88,7 +88,7 @@ TEST(PickSharding, OtherProgramsKeepNone) {
 TEST(PickSharding, OptimizersThatCommunicateRefuseOtherKinds) {
   for (const auto& [flag, message] :
        {std::pair{"exchange.sharding=zero1",
-                  "exchange.sharding: birder keeps state of all parameters, which only hybrid"},
+                  "exchange.sharding: birder keeps state of all parameters on every rank, which only hybrid"},
         {"exchange.parameter_wire=bf16",
          "parameter_wire bf16 applies to sharded parameters only, and sharding is none"}})
     try {

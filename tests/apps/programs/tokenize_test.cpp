@@ -1,6 +1,7 @@
 // tokenize, started as by a user: shards, the tokenizer beside them, and refusal of invalid input.
 #include <gmock/gmock.h>
 
+#include "apps/config/build_identity.h"
 #include "data/text/token_data.h"
 #include "data/text/token_shard.h"
 #include "tests/apps/programs/program_test.h"
@@ -32,6 +33,13 @@ class Tokenize : public ProgramTest {
     return data.tokenizer->decode(ids);
   }
 };
+
+TEST_F(Tokenize, PrintsItsVersion) {
+  const Outcome outcome = train("--version");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out,
+            detail::concat("tokenize (Godwit ", apps::version(), "), sources ", apps::source_hash(), "\n"));
+}
 
 TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
   const Outcome outcome = train("text --out shards --train-bpe 300 --validation 0.25 --shard-tokens 1000");

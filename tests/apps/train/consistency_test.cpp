@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "apps/train/build_identity.h"
+#include "apps/config/build_identity.h"
 #include "comm/transport/local.h"
 #include "tests/support.h"
 

@@ -18,7 +18,7 @@ struct Sizes {
 };
 
 // Ones and odd sizes. For inner sizes 5 and 13 the emulator has no algorithm with an epilogue. A version of cuBLASLt
-// may have none for any size, so these tests check what multiply_and() returns only with the emulator.
+// may have none for any size, so these tests check what multiply_with_epilogue() returns only with the emulator.
 const Sizes kSizes[] = {{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {33, 17, 31}, {64, 48, 80}, {504, 24, 40}};
 
 class CudaLinear : public OnGpu {
@@ -61,7 +61,7 @@ TEST_F(CudaLinear, TheProductAddsTheBias) {
       const Tensor found = on_gpu([&] {
         const Device gpu = context().device;
         const Tensor to = before.to(gpu);
-        done = multiply_and(device(), BesideProduct::add_bias, product, x.to(gpu), w.to(gpu), bias.to(gpu), to);
+        done = multiply_with_epilogue(device(), Epilogue::add_bias, product, x.to(gpu), w.to(gpu), bias.to(gpu), to);
         return to.to(kCpu);
       });
       expect_epilogue(done, in);
@@ -91,8 +91,8 @@ TEST_F(CudaLinear, TheProductSumsTheBiasGradient) {
         const auto [found_dw, found] = on_gpu([&] {
           const Device gpu = context().device;
           const Tensor to({out, in}), sums = before.to(gpu);
-          done =
-              multiply_and(device(), BesideProduct::sum_a, product, dy.to(gpu), x.to(gpu), sums.range(offset, out), to);
+          done = multiply_with_epilogue(device(), Epilogue::sum_a, product, dy.to(gpu), x.to(gpu),
+                                        sums.range(offset, out), to);
           return std::pair(to.to(kCpu), sums.to(kCpu));
         });
         expect_epilogue(done, rows);

@@ -18,7 +18,7 @@ double value_of(double x, bool tanh) {
   return x / (1 + std::exp(-2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
-double slope_of(double x, bool tanh) {
+double derivative_of(double x, bool tanh) {
   if (!tanh) {
     return 0.5 * std::erfc(-x / std::numbers::sqrt2) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
   }
@@ -45,15 +45,15 @@ TEST(Gelu, Float32HasItsRelativeAccuracyInBothTails) {
   const Tensor x = inputs(), y(x.shape()), dx(x.shape()), one = Tensor::full(x.shape(), 1);
   gelu_forward(Cpu{}, x, Gelu::erf, y);
   gelu_backward(Cpu{}, x, one, Gelu::erf, dx);
-  double worst = 0, worst_slope = 0;
+  double worst = 0, worst_derivative = 0;
   for (int64_t i = 0; i < x.numel(); ++i) {
-    const double at = x.item(i), exact = value_of(at, false), slope = slope_of(at, false);
+    const double at = x.item(i), exact = value_of(at, false), derivative = derivative_of(at, false);
     if (std::abs(exact) > 0x1p-120) worst = std::max(worst, std::abs(y.item(i) / exact - 1));
     else EXPECT_LE(std::abs(y.item(i) - exact), 0x1p-120) << at;
-    worst_slope = std::max(worst_slope, std::abs(dx.item(i) - slope));
+    worst_derivative = std::max(worst_derivative, std::abs(dx.item(i) - derivative));
   }
   EXPECT_LT(worst, 6 * 0x1p-24) << "three units in the last place";
-  EXPECT_LT(worst_slope, 1.5 * 0x1p-23) << "for values of up to 1.13";
+  EXPECT_LT(worst_derivative, 1.5 * 0x1p-23) << "for values of up to 1.13";
 }
 
 TEST(Gelu, TheTanhFormInFloat32) {
@@ -65,7 +65,7 @@ TEST(Gelu, TheTanhFormInFloat32) {
     // four roundings of the exponent, 2u, precede its use
     const double exponent = std::abs(1.6 * at * (1 + 0.045 * at * at));
     ASSERT_NEAR(y.item(i), exact, (4 + 4 * std::min(exponent, 90.0)) * 0x1p-24 * std::abs(exact) + 0x1p-120) << at;
-    ASSERT_NEAR(dx.item(i), slope_of(at, true), 6 * 0x1p-23) << at;
+    ASSERT_NEAR(dx.item(i), derivative_of(at, true), 6 * 0x1p-23) << at;
   }
 }
 

@@ -175,12 +175,12 @@ TEST_F(CudaBatchNorm, CombinesTheSumsOfRanksLikeTheCpu) {
         return random({kChannels}, DType::f64, 10 * seed + static_cast<uint64_t>(r)).to(context().device);
       };
       const Tensor message = of_ranks.rows(r, 1).view({1 + 2 * kChannels});
-      batch_norm_tell(tag(), rows[r], here(1), here(2), message);
-      batch_norm_tell_sums(tag(), here(3), here(4), sums_of_ranks.rows(r, 1).view({2 * kChannels}));
+      batch_norm_pack_statistics(tag(), rows[r], here(1), here(2), message);
+      batch_norm_pack_sums(tag(), here(3), here(4), sums_of_ranks.rows(r, 1).view({2 * kChannels}));
     }
     const Tensor all({1}, DType::f64), mean({kChannels}, DType::f64), variance(mean.shape(), DType::f64);
     const Tensor sums({2 * kChannels}, DType::f64);
-    batch_norm_combine(tag(), of_ranks, all, mean, variance);
+    batch_norm_combine_statistics(tag(), of_ranks, all, mean, variance);
     batch_norm_combine_sums(tag(), sums_of_ranks, rows[0], all, sums);
     return std::vector{values(all), values(mean), values(variance), values(sums)};
   };
