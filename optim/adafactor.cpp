@@ -55,11 +55,11 @@ std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term)
 template <class T>
 void update(const adafactor::Matrix& m, const adafactor::Args<T>& a) {
   const int64_t rows = m.rows, columns = m.columns;
+  const double eps = a.eps;
   T *x = a.x + m.element, *r = a.row + m.row, *c = a.column + m.column;
   const T* g = a.g + m.element;
   const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
-  const auto square = [=, eps = a.eps](int64_t i, int64_t j)
-                          GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
+  const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
   // Updates the moving averages `means` from sums of `count` squares each.
   const auto move = [&a](T* means, const std::vector<double>& sums, int64_t count) {
     for (size_t i = 0; i < sums.size(); ++i) {

@@ -63,14 +63,14 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
 __device__ inline double ordered_sum(const double* values, int64_t count, int64_t stride) {
   constexpr int64_t kAhead = 32;
   double sum = 0;
-  for (int64_t first = 0; first < count; first += kAhead) {
+  for (; count > 0; count -= kAhead, values += kAhead * stride) {
     double ahead[kAhead];
 #pragma unroll
     for (int64_t k = 0; k < kAhead; ++k)
-      if (first + k < count) ahead[k] = values[(first + k) * stride];
+      if (k < count) ahead[k] = values[k * stride];
 #pragma unroll
     for (int64_t k = 0; k < kAhead; ++k)
-      if (first + k < count) sum += ahead[k];
+      if (k < count) sum += ahead[k];
   }
   return sum;
 }
