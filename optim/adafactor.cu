@@ -12,7 +12,7 @@ template <class T>
 struct Step {
   Args<T> a;
   const Matrix* matrices;
-  Matrix end;                                // see Matrices
+  Matrix end;                                // of Matrices
   double *partial, *mean, *changes, *sizes;  // column sums of chunks; mean(r); row sums of u² and of x²
   T *by_row, *by_column, *rate;
 };
@@ -145,7 +145,9 @@ template <class T>
 void update_bucket(Cuda device, const Matrices& matrices, const Args<T>& a) {
   const Matrix& end = matrices.end;
   if (end.partial == 0) return;
-  for (const int64_t n : {end.row, end.column, end.partial}) index_count("adafactor", n);
+  const int64_t most = std::max({end.row, end.column, end.partial});
+  check(most < int64_t{1} << 31, "adafactor: a bucket needs ", most, " sums, but at most 2^31 - 1 fit on a GPU; use ",
+        "smaller buckets");
   std::vector<int64_t> bounds;
   for (const Matrix& m : matrices.all) {
     const int64_t n = m.rows * m.columns;

@@ -14,20 +14,21 @@ namespace godwit::adafactor {
 constexpr int64_t kLanes = 32;       // partial sums
 constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
 
-// A parameter of a bucket, and its first index in the bucket's arrays.
+// A parameter of a bucket.
 struct Matrix {
-  int64_t rows, columns;         // of a vector: 1 and its length; 0 if another rank owns the parameter
-  int64_t chunk;                 // column_chunk(rows)
-  int64_t index, element;        // of all parameters; of the bucket
-  int64_t row, column, partial;  // of row means; of column means, and v of vectors; of the column sums of chunks
-  bool vector, decays;           // decays: by weight decay
+  int64_t rows, columns;   // of a vector: 1 and its length; 0 if another rank owns the parameter
+  int64_t chunk;           // column_chunk(rows)
+  int64_t index, element;  // in the bucket: number of the parameter, and of its first element
+  // In the bucket: numbers of its first row mean, column mean (of a vector: value of v) and column sum of a chunk.
+  int64_t row, column, partial;
+  bool vector, decays;  // decays: by weight decay
 };
 
 // The parameters of a bucket.
 struct Matrices {
   std::vector<Matrix> all;  // one for each slot
-  Matrix end;               // the indices after the last ones
-  Tensor row, column;       // means, see Matrix
+  Matrix end;               // the numbers after the last parameter
+  Tensor row, column;       // row means; column means and v
   Tensor table;             // the bytes of `all`, on the bucket's device
 };
 
