@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "engine/column_chunk.h"
 #include "engine/data_ptr.h"
 #include "engine/row_sum.h"
-#include "optim/kernels/adafactor_kernels.h"
 
 namespace godwit {
 namespace {
-
-constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
-
-bool within(const Slot& slot, const Segment& owned) {
-  return slot.offset >= owned.begin && slot.offset + slot.numel <= owned.end;
-}
 
 // Σ term(i) for i in [0, n), in the order of adafactor_kernels.h.
 template <class Term>
@@ -58,6 +52,83 @@ std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term)
   return sums;
 }
 
+template <class T>
+void update(const adafactor::Matrix& m, const adafactor::Args<T>& a) {
+  const int64_t rows = m.rows, columns = m.columns;
+  const double eps = a.eps;
+  T *x = a.x + m.element, *r = a.row + m.row, *c = a.column + m.column;
+  const T* g = a.g + m.element;
+  const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
+  const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
+  // Updates the moving averages `means` from sums of `count` squares each.
+  const auto move = [&a](T* means, const std::vector<double>& sums, int64_t count) {
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double value = sums[i] / static_cast<double>(count);
+      means[i] = static_cast<T>(a.beta2 * static_cast<double>(means[i]) + (1 - a.beta2) * value);
+    }
+  };
+  // u = ĝ·by_row·by_column
+  std::vector<T> by_row(static_cast<size_t>(rows), T{1}), by_column(static_cast<size_t>(columns));
+  if (!m.vector) {
+    move(r, row_sums(rows, columns, square), columns);
+    const double mean =
+        lane_sum(rows, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(r[i]); }) / static_cast<double>(rows);
+    for (size_t i = 0; i < by_row.size(); ++i) by_row[i] = static_cast<T>(std::sqrt(mean / static_cast<double>(r[i])));
+  }
+  move(c, column_sums(rows, columns, square), rows);
+  for (size_t j = 0; j < by_column.size(); ++j) by_column[j] = static_cast<T>(1 / std::sqrt(static_cast<double>(c[j])));
+  const T *of_row = by_row.data(), *of_column = by_column.data();
+  const auto u = [=](int64_t i, int64_t j) GODWIT_INLINE { return g[i * columns + j] * of_row[i] * of_column[j]; };
+  const auto root_mean_square = [=](const auto& value) {
+    const auto term = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(value(i, j)); };
+    return std::sqrt(lane_sum(row_sums(rows, columns, term)) / static_cast<double>(rows * columns));
+  };
+  double lr = a.lr;
+  if (a.relative)
+    lr *= std::max(adafactor::kLeastSize,
+                   root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
+  const T keep = m.decays ? a.keep : T{1};
+  const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / a.clip_update));
+  vector_for(rows, row_grain(columns), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    for (int64_t i = begin; i < end; ++i) {
+      T* __restrict row = x + i * columns;
+      for (int64_t j = 0; j < columns; ++j) row[j] = keep * row[j] - move_by * u(i, j);
+    }
+  });
+}
+
+template <class T>
+void update(Cpu, const adafactor::Matrices& matrices, const adafactor::Args<T>& a) {
+  for (const adafactor::Matrix& m : matrices.all)
+    if (m.rows > 0) update(m, a);
+}
+
+// The parameters of a bucket, with means of 0.
+adafactor::Matrices matrices_of(const Bucket& bucket, bool decay_norm_and_bias) {
+  adafactor::Matrices result{};
+  adafactor::Matrix& m = result.end;
+  const auto [owned_begin, owned_end] = bucket.owned;
+  for (const Slot& slot : bucket.slots) {
+    const int64_t end = std::clamp(slot.offset + slot.numel, owned_begin, owned_end);
+    m.element = std::clamp(slot.offset, owned_begin, owned_end);
+    check(m.element == end || end - m.element == slot.numel, "adafactor: the shards cut parameter '", slot.name,
+          "', but an update needs the whole parameter; shard whole parameters (a block size of 0)");
+    m.vector = slot.var.shape().rank() < 2;
+    m.decays = slot.decay || decay_norm_and_bias;
+    m.rows = m.element == end ? 0 : m.vector ? 1 : slot.var.shape()[0];
+    m.columns = m.rows == 0 ? 0 : slot.numel / m.rows;
+    m.chunk = column_chunk(m.rows);
+    result.all.push_back(m);
+    m.element = end, m.row += m.rows, m.column += m.columns, ++m.index;
+    m.partial += (m.rows + m.chunk - 1) / m.chunk * m.columns;
+  }
+  result.row = Tensor::zeros({m.row}, bucket.param.dtype());
+  result.column = Tensor::zeros({m.column}, bucket.param.dtype());
+  const std::span bytes(reinterpret_cast<const uint8_t*>(result.all.data()), result.all.size() * sizeof(m));
+  result.table = Tensor::of(bytes, {std::ssize(bytes)});
+  return result;
+}
+
 }  // namespace
 
 void Adafactor::Options::describe(OptionList& list) {
@@ -71,121 +142,37 @@ void Adafactor::Options::describe(OptionList& list) {
 Adafactor::Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
     : Optimizer(std::move(exchange)), options_(options) {
   for (const Bucket& bucket : buckets) {
-    moments_.emplace_back();
-    const auto keep = [&](const char* name, const Slot& slot, int64_t n) {
-      const Tensor zeros = Tensor::zeros({n}, bucket.param.dtype());
-      state_.push_back({name, bucket.begin + slot.offset, zeros, bucket.shards.empty()});
-      return zeros;
-    };
-    for (const Slot& slot : bucket.slots) {
-      Moments moments;
-      const bool apart = bucket.owned.numel() == 0 || slot.offset >= bucket.owned.end ||
-                         slot.offset + slot.numel <= bucket.owned.begin;
-      check(within(slot, bucket.owned) || apart || slot.numel == 0, "adafactor: the shards cut parameter '", slot.name,
-            "', but an update needs the whole parameter; shard whole parameters (a block size of 0)");
-      const Shape& shape = slot.var.shape();
-      if (shape.rank() >= 2 && slot.numel > 0) {
-        moments.rows = shape[0];
-        moments.columns = slot.numel / shape[0];
-      }
-      if (within(slot, bucket.owned) && slot.numel > 0) {
-        if (moments.rows == 0) {
-          moments.v = keep("v", slot, slot.numel);
-        } else {
-          moments.row = keep("v_row", slot, moments.rows);
-          moments.column = keep("v_column", slot, moments.columns);
-        }
-      }
-      moments_.back().push_back(moments);
+    const adafactor::Matrices& matrices = matrices_.emplace_back(matrices_of(bucket, options.decay_norm_and_bias));
+    for (const adafactor::Matrix& m : matrices.all) {
+      const auto keep = [&](const char* name, const Tensor& means) {
+        state_.push_back({name, bucket.begin + m.element, means, bucket.shards.empty()});
+      };
+      if (m.rows == 0) continue;
+      if (!m.vector) keep("v_row", matrices.row.range(m.row, m.rows));
+      keep(m.vector ? "v" : "v_column", matrices.column.range(m.column, m.columns));
     }
   }
 }
 
 void Adafactor::apply(Bucket& bucket, const StepInfo& step) {
   const size_t b = static_cast<size_t>(bucket.index);
-  check(b < moments_.size() && moments_[b].size() == bucket.slots.size(), "adafactor: bucket ", bucket.index,
+  check(b < matrices_.size() && matrices_[b].all.size() == bucket.slots.size(), "adafactor: bucket ", bucket.index,
         " was not passed to the constructor; use the same buckets");
+  const adafactor::Matrices& matrices = matrices_[b];
   on_device(bucket.param, [&](auto device) {
     dispatch_real(bucket.param.dtype(), "adafactor", [&]<class T>() {
-      T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
-      for (size_t s = 0; s < bucket.slots.size(); ++s) {
-        const Slot& slot = bucket.slots[s];
-        if (slot.numel == 0 || !within(slot, bucket.owned)) continue;
-        update(device, slot, moments_[b][s], x + slot.offset, g + slot.offset, step);
-      }
+      update(device, matrices,
+             adafactor::Args<T>{.x = data_ptr<T>(device, bucket.param),
+                                .g = data_ptr<T>(device, bucket.grad),
+                                .row = data_ptr<T>(device, matrices.row),
+                                .column = data_ptr<T>(device, matrices.column),
+                                .beta2 = 1 - std::pow(static_cast<double>(step.step), -options_.decay_exponent),
+                                .eps = options_.eps,
+                                .lr = step.lr,
+                                .clip_update = options_.clip_update,
+                                .relative = options_.relative,
+                                .keep = static_cast<T>(1 - step.lr * options_.weight_decay)});
     });
-  });
-}
-
-template <class T>
-void Adafactor::update(Cuda device, const Slot& slot, const Moments& moments, T* x, const T* g,
-                       const StepInfo& step) const {
-  adafactor::Args<T> a{};
-  a.x = x, a.g = g;
-  a.rows = std::max<int64_t>(moments.rows, 1), a.columns = slot.numel / a.rows;
-  a.beta2 = beta2(step), a.eps = options_.eps;
-  a.lr = step.lr, a.clip_update = options_.clip_update, a.relative = options_.relative, a.least_size = kLeastSize;
-  a.keep = static_cast<T>(1 - step.lr * decay(slot));
-  if (moments.rows == 0) adafactor::update(device, a, data_ptr<T>(device, moments.v));
-  else adafactor::update(device, a, data_ptr<T>(device, moments.row), data_ptr<T>(device, moments.column));
-}
-
-double Adafactor::beta2(const StepInfo& step) const {
-  return 1 - std::pow(static_cast<double>(step.step), -options_.decay_exponent);
-}
-
-double Adafactor::decay(const Slot& slot) const {
-  return slot.decay || options_.decay_norm_and_bias ? options_.weight_decay : 0;
-}
-
-template <class T>
-void Adafactor::update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const {
-  const double beta2 = this->beta2(step), eps = options_.eps;
-  const int64_t rows = std::max<int64_t>(moments.rows, 1), columns = slot.numel / rows;
-  const auto squared = [](T value) GODWIT_INLINE { return static_cast<double>(value) * static_cast<double>(value); };
-  const auto square = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(g[i * columns + j]) + eps; };
-  // Updates the moving averages `means` from sums of `count` squares each.
-  const auto move = [=](T* means, const std::vector<double>& sums, int64_t count) {
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const double value = sums[i] / static_cast<double>(count);
-      means[i] = static_cast<T>(beta2 * static_cast<double>(means[i]) + (1 - beta2) * value);
-    }
-  };
-  // u = ĝ·by_row·by_column
-  std::vector<T> by_row(static_cast<size_t>(rows), T{1}), by_column(static_cast<size_t>(columns));
-  T* c = nullptr;
-  if (moments.rows == 0) {
-    c = moments.v.data<T>();
-    move(c, column_sums(1, columns, square), 1);
-  } else {
-    T* r = moments.row.data<T>();
-    c = moments.column.data<T>();
-    move(r, row_sums(rows, columns, square), columns);
-    move(c, column_sums(rows, columns, square), rows);
-    const double mean =
-        lane_sum(rows, [=](int64_t i) GODWIT_INLINE { return static_cast<double>(r[i]); }) / static_cast<double>(rows);
-    for (size_t i = 0; i < by_row.size(); ++i)
-      by_row[i] = static_cast<T>(std::sqrt(mean / static_cast<double>(r[i])));
-  }
-  for (size_t j = 0; j < by_column.size(); ++j)
-    by_column[j] = static_cast<T>(1 / std::sqrt(static_cast<double>(c[j])));
-  const T *of_row = by_row.data(), *of_column = by_column.data();
-  const auto u = [=](int64_t i, int64_t j) GODWIT_INLINE { return g[i * columns + j] * of_row[i] * of_column[j]; };
-  const auto root_mean_square = [=](const auto& value) {
-    const auto term = [=](int64_t i, int64_t j) GODWIT_INLINE { return squared(value(i, j)); };
-    return std::sqrt(lane_sum(row_sums(rows, columns, term)) / static_cast<double>(slot.numel));
-  };
-  double lr = step.lr;
-  if (options_.relative)
-    lr *=
-        std::max(kLeastSize, root_mean_square([=](int64_t i, int64_t j) GODWIT_INLINE { return x[i * columns + j]; }));
-  const T keep = static_cast<T>(1 - step.lr * decay(slot));
-  const T move_by = static_cast<T>(lr / std::max(1.0, root_mean_square(u) / options_.clip_update));
-  vector_for(rows, row_grain(columns), [=](int64_t begin, int64_t end) GODWIT_INLINE {
-    for (int64_t i = begin; i < end; ++i) {
-      T* __restrict row = x + i * columns;
-      for (int64_t j = 0; j < columns; ++j) row[j] = keep * row[j] - move_by * u(i, j);
-    }
   });
 }
 

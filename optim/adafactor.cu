@@ -7,6 +7,27 @@
 namespace godwit::adafactor {
 namespace {
 
+// Argument of the kernels. u = ĝ·by_row·by_column.
+template <class T>
+struct Step {
+  Args<T> a;
+  const Matrix* matrices;
+  Matrix end;                                // of Matrices
+  double *partial, *mean, *changes, *sizes;  // column sums of chunks; mean(r); row sums of u² and of x²
+  T *by_row, *by_column, *rate;
+};
+
+// f(m, i) for each i of each matrix m, counted by `first`: rows, columns, …. `threads` neighboring threads call it.
+template <int threads, class T, class F>
+__device__ void for_each(const Step<T>& s, int64_t Matrix::*first, const F& f) {
+  for (uint32_t i = grid_thread32() / threads; i < s.end.*first; i += grid_threads32() / threads) {
+    int64_t low = 0, high = s.end.index;  // finds the last matrix that begins at or before i
+    while (high - low > 1) (s.matrices[(low + high) / 2].*first <= i ? low : high) = (low + high) / 2;
+    const Matrix m = s.matrices[low];
+    f(m, static_cast<uint32_t>(i - m.*first));
+  }
+}
+
 template <class T>
 __device__ double squared(T value) {
   return static_cast<double>(value) * static_cast<double>(value);
@@ -17,167 +38,150 @@ template <class Term>
 __device__ double lane_sum(int64_t n, const Term& term) {
   static_assert(kLanes == 32);
   double sum = 0;
+#pragma unroll 8
   for (int64_t i = threadIdx.x % kLanes; i < n; i += kLanes) sum += term(i);
   for (int half = kLanes / 2; half > 0; half /= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, half);
   return sum;
 }
 
-// One warp per row.
-template <class Term>
-__global__ void row_sums_kernel(Term term, int64_t rows, int64_t columns, double* sums) {
-  for (int64_t i = grid_thread() / kLanes; i < rows; i += grid_threads() / kLanes) {
-    const double sum = lane_sum(columns, [&](int64_t j) { return static_cast<double>(term(i, j)); });
-    if (threadIdx.x % kLanes == 0) sums[i] = sum;
-  }
-}
-
-template <class Term>
-Tensor row_sums(Cuda device, int64_t rows, int64_t columns, const Term& term) {
-  const Tensor sums({rows}, DType::f64);
-  launch(device, "adafactor", row_sums_kernel<Term>, blocks_for(device, rows * kLanes), kBlock, term, rows, columns,
-         sums.cuda_data<double>());
-  return sums;
-}
-
-// g² + ε.
-template <class T>
-struct Square {
-  const T* g;
-  int64_t columns;
-  double eps;
-  __device__ double operator()(int64_t i, int64_t j) const { return squared(g[i * columns + j]) + eps; }
-
-  static constexpr int kSums = 1;
-  template <int n>
-  __device__ void operator()(int64_t i, int64_t j, double (&sums)[1][n]) const {
-    const auto values = detail::load_pack<n>(g + i * columns + j, 0);
-    for (int k = 0; k < n; ++k) sums[0][k] += squared(values.values[k]) + eps;
-  }
-};
-
-template <class T>
-struct SquareOfSize {
-  const T* x;
-  int64_t columns;
-  __device__ double operator()(int64_t i, int64_t j) const { return squared(x[i * columns + j]); }
-};
-
-// u = ĝ·by_row·by_column
-template <class T>
-struct Change {
-  const T *g, *by_row, *by_column;
-  int64_t columns;
-  __device__ T value(int64_t i, int64_t j) const { return g[i * columns + j] * by_row[i] * by_column[j]; }
-  __device__ double operator()(int64_t i, int64_t j) const { return squared(value(i, j)); }
-};
+__device__ bool first_lane() { return threadIdx.x % kLanes == 0; }
 
 // mean ← β2·mean + (1−β2)·sum/count
 template <class T>
-struct Move {
-  double beta2, count;
-  __device__ void operator()(int64_t, T& mean, const double& sum) const {
-    mean = static_cast<T>(beta2 * static_cast<double>(mean) + (1 - beta2) * (sum / count));
-  }
-};
+__device__ void move(const Args<T>& a, T& mean, double sum, int64_t count) {
+  const double value = sum / static_cast<double>(count);
+  mean = static_cast<T>(a.beta2 * static_cast<double>(mean) + (1 - a.beta2) * value);
+}
 
+// Row means, and column sums of chunks.
 template <class T>
-struct Inverse {
-  __device__ void operator()(int64_t, T& by, const T& mean) const {
-    by = static_cast<T>(1 / std::sqrt(static_cast<double>(mean)));
-  }
-};
+__global__ void squares_kernel(const __grid_constant__ Step<T> s) {
+  for_each<kLanes>(s, &Matrix::row, [&](const Matrix& m, uint32_t i) {
+    if (m.vector) return;
+    const T* g = s.a.g + m.element + i * m.columns;
+    const double sum = lane_sum(m.columns, [&](int64_t j) { return squared(g[j]) + s.a.eps; });
+    if (first_lane()) move(s.a, s.a.row[m.row + i], sum, m.columns);
+  });
+  for_each<1>(s, &Matrix::partial, [&](const Matrix& m, uint32_t i) {
+    const auto columns = static_cast<uint32_t>(m.columns);
+    const int64_t first = i / columns * m.chunk, end = first + m.chunk < m.rows ? first + m.chunk : m.rows;
+    const T* g = s.a.g + m.element + i % columns;
+    double sum = 0;
+#pragma unroll 8
+    for (int64_t row = first; row < end; ++row) sum += squared(g[row * m.columns]) + s.a.eps;
+    s.partial[m.partial + i] = sum;
+  });
+}
 
-// Mean of row[rows]. Runs on one warp.
+// Means of the row means; column means and by_column.
 template <class T>
-__global__ void mean_kernel(const T* row, int64_t rows, double* mean) {
-  const double sum = lane_sum(rows, [=](int64_t i) { return static_cast<double>(row[i]); });
-  if (threadIdx.x == 0) *mean = sum / static_cast<double>(rows);
+__global__ void means_kernel(const __grid_constant__ Step<T> s) {
+  for_each<kLanes>(s, &Matrix::index, [&](const Matrix& m, uint32_t) {
+    const double sum = lane_sum(m.rows, [&](int64_t i) { return static_cast<double>(s.a.row[m.row + i]); });
+    if (first_lane()) s.mean[m.index] = sum / static_cast<double>(m.rows);
+  });
+  for_each<1>(s, &Matrix::column, [&](const Matrix& m, uint32_t j) {
+    const auto chunks = static_cast<uint32_t>(m.rows + m.chunk - 1) / static_cast<uint32_t>(m.chunk);
+    T& mean = s.a.column[m.column + j];
+    move(s.a, mean, detail::ordered_sum(s.partial + m.partial + j, chunks, m.columns), m.rows);
+    s.by_column[m.column + j] = static_cast<T>(1 / std::sqrt(static_cast<double>(mean)));
+  });
+}
+
+// by_row, and row sums of u² and of x².
+template <class T>
+__global__ void changes_kernel(const __grid_constant__ Step<T> s) {
+  for_each<kLanes>(s, &Matrix::row, [&](const Matrix& m, uint32_t i) {
+    const int64_t row = m.row + i, first = m.element + i * m.columns;
+    const T *x = s.a.x + first, *g = s.a.g + first, *by_column = s.by_column + m.column;
+    const T by_row = m.vector ? 1 : static_cast<T>(std::sqrt(s.mean[m.index] / static_cast<double>(s.a.row[row])));
+    const double change = lane_sum(m.columns, [&](int64_t j) { return squared(g[j] * by_row * by_column[j]); });
+    const double size = s.a.relative ? lane_sum(m.columns, [&](int64_t j) { return squared(x[j]); }) : 0;
+    if (first_lane()) s.by_row[row] = by_row, s.changes[row] = change, s.sizes[row] = size;
+  });
 }
 
 template <class T>
-struct ByRow {
-  const double* mean;
-  __device__ void operator()(int64_t, T& by, const T& row) const {
-    by = static_cast<T>(std::sqrt(*mean / static_cast<double>(row)));
-  }
-};
-
-// The factor of u in the update. Runs on one warp.
-template <class T>
-__global__ void rate_kernel(Args<T> a, const double* changes, const double* sizes, T* rate) {
-  const double n = static_cast<double>(a.rows * a.columns);
-  const double of_u = std::sqrt(lane_sum(a.rows, [=](int64_t i) { return changes[i]; }) / n);
-  double lr = a.lr;
-  if (a.relative) {
-    const double size = std::sqrt(lane_sum(a.rows, [=](int64_t i) { return sizes[i]; }) / n);
-    lr *= size > a.least_size ? size : a.least_size;
-  }
-  const double excess = of_u / a.clip_update;
-  if (threadIdx.x == 0) *rate = static_cast<T>(lr / (excess > 1 ? excess : 1.0));
+__global__ void rates_kernel(const __grid_constant__ Step<T> s) {
+  for_each<kLanes>(s, &Matrix::index, [&](const Matrix& m, uint32_t) {
+    const auto root_mean_square = [&](const double* squares) {
+      const double sum = lane_sum(m.rows, [&](int64_t i) { return squares[m.row + i]; });
+      return std::sqrt(sum / static_cast<double>(m.rows * m.columns));
+    };
+    const double excess = root_mean_square(s.changes) / s.a.clip_update;
+    double lr = s.a.lr;
+    if (s.a.relative) {
+      const double size = root_mean_square(s.sizes);
+      lr *= size > kLeastSize ? size : kLeastSize;
+    }
+    if (first_lane()) s.rate[m.index] = static_cast<T>(lr / (excess > 1 ? excess : 1.0));
+  });
 }
 
 // x ← keep·x − rate·u
 template <class T>
 struct Apply {
-  Change<T> u;
-  const T *rate, *x;
-  T keep;
-  template <int n>
-  __device__ void operator()(uint32_t i, uint32_t j, T (&values)[n]) const {
-    const int64_t at = i * u.columns + j;
-    const auto before = detail::load_pack<n>(x + at, 0), g = detail::load_pack<n>(u.g + at, 0);
-    const auto by_column = load_any<n>(u.by_column + j);
-    for (int k = 0; k < n; ++k)
-      values[k] = keep * before.values[k] - *rate * (g.values[k] * u.by_row[i] * by_column.values[k]);
+  int64_t element;
+  uint32_t columns;
+  T keep, rate;
+  const T *by_row, *by_column;
+  __device__ void operator()(int64_t i, T& x, const T& g) const {
+    const auto at = static_cast<uint32_t>(i - element);
+    x = keep * x - rate * (g * by_row[at / columns] * by_column[at % columns]);
   }
 };
 
 template <class T>
-void apply(Cuda device, const Args<T>& a, const Tensor& by_row, const T* column) {
-  const Tensor by_column({a.columns}, dtype_of<T>), rate({1}, dtype_of<T>);
-  update_each(device, "adafactor", 0, a.columns, Inverse<T>{}, by_column.cuda_data<T>(), column);
-  const Change<T> u{a.g, by_row.cuda_data<T>(), by_column.cuda_data<T>(), a.columns};
-  const Tensor changes = row_sums(device, a.rows, a.columns, u);
-  const Tensor sizes = a.relative ? row_sums(device, a.rows, a.columns, SquareOfSize<T>{a.x, a.columns}) : changes;
-  launch(device, "adafactor", rate_kernel<T>, 1, kLanes, a, changes.cuda_data<double>(), sizes.cuda_data<double>(),
-         rate.cuda_data<T>());
-  generate_rows(device, "adafactor", a.rows, a.columns, a.columns, Apply<T>{u, rate.cuda_data<T>(), a.x, a.keep}, a.x,
-                a.g);
-}
+struct ApplyParts {
+  Step<T> s;
+  __device__ Apply<T> of(int64_t p) const {
+    const Matrix& m = s.matrices[p];
+    const T keep = m.decays ? s.a.keep : T{1};
+    return {m.element, static_cast<uint32_t>(m.columns), keep, s.rate[p], s.by_row + m.row, s.by_column + m.column};
+  }
+};
 
 template <class T>
-void move_columns(Cuda device, const Args<T>& a, T* column) {
-  const Tensor sums({a.columns}, DType::f64);
-  column_sums<T, Square<T>, double>(device, "adafactor", a.rows, a.columns, {a.g, a.columns, a.eps},
-                                    {sums.cuda_data<double>()}, {a.g});
-  const Move<T> move{a.beta2, static_cast<double>(a.rows)};
-  update_each(device, "adafactor", 0, a.columns, move, column, static_cast<const double*>(sums.cuda_data<double>()));
-}
-
-template <class T>
-void of_vector(Cuda device, const Args<T>& a, T* v) {
-  move_columns(device, a, v);
-  apply(device, a, Tensor::full({1}, 1, dtype_of<T>), v);
-}
-
-template <class T>
-void of_matrix(Cuda device, const Args<T>& a, T* row, T* column) {
-  const Tensor sums = row_sums(device, a.rows, a.columns, Square<T>{a.g, a.columns, a.eps});
-  const Move<T> move{a.beta2, static_cast<double>(a.columns)};
-  update_each(device, "adafactor", 0, a.rows, move, row, static_cast<const double*>(sums.cuda_data<double>()));
-  move_columns(device, a, column);
-  const Tensor mean({1}, DType::f64), by_row({a.rows}, dtype_of<T>);
-  launch(device, "adafactor", mean_kernel<T>, 1, kLanes, static_cast<const T*>(row), a.rows, mean.cuda_data<double>());
-  update_each(device, "adafactor", 0, a.rows, ByRow<T>{mean.cuda_data<double>()}, by_row.cuda_data<T>(),
-              static_cast<const T*>(row));
-  apply(device, a, by_row, static_cast<const T*>(column));
+void update_bucket(Cuda device, const Matrices& matrices, const Args<T>& a) {
+  const Matrix& end = matrices.end;
+  if (end.partial == 0) return;
+  const int64_t most = std::max({end.row, end.column, end.partial});
+  check(most < int64_t{1} << 31, "adafactor: a bucket needs ", most, " sums, but at most 2^31 - 1 fit on a GPU; use ",
+        "smaller buckets");
+  std::vector<int64_t> bounds;
+  for (const Matrix& m : matrices.all) {
+    const int64_t n = m.rows * m.columns;
+    check(n < int64_t{1} << 32, "adafactor: a parameter has ", n, " elements, but at most 2^32 - 1 fit on a GPU");
+    if (m.index > 0) bounds.push_back(m.element);
+  }
+  const Tensor sums({end.partial + end.index + 2 * end.row}, DType::f64);
+  const Tensor factors({end.row + end.column + end.index}, dtype_of<T>);
+  double* const mean = sums.cuda_data<double>() + end.partial;
+  T* const by_column = factors.cuda_data<T>() + end.row;
+  const Step<T> s{.a = a,
+                  .matrices = reinterpret_cast<const Matrix*>(matrices.table.cuda_data<uint8_t>()),
+                  .end = end,
+                  .partial = sums.cuda_data<double>(),
+                  .mean = mean,
+                  .changes = mean + end.index,
+                  .sizes = mean + end.index + end.row,
+                  .by_row = factors.cuda_data<T>(),
+                  .by_column = by_column,
+                  .rate = by_column + end.column};
+  const auto run = [&](void (*kernel)(Step<T>), int64_t items, int threads) {
+    launch(device, "adafactor", kernel, blocks_for(device, items, threads), threads, s);
+  };
+  constexpr int kWarp = 32;  // many blocks, because a thread takes long
+  run(squares_kernel<T>, std::max(end.row * kLanes, end.partial), kBlock);
+  run(means_kernel<T>, std::max(end.index * kLanes, end.column), kWarp);
+  run(changes_kernel<T>, end.row * kLanes, kBlock);
+  run(rates_kernel<T>, end.index * kLanes, kWarp);
+  update_by_parts(device, "adafactor", matrices.all.front().element, end.element, bounds, ApplyParts<T>{s}, a.x, a.g);
 }
 
 }  // namespace
 
-void update(Cuda device, const Args<float>& a, float* v) { of_vector(device, a, v); }
-void update(Cuda device, const Args<double>& a, double* v) { of_vector(device, a, v); }
-void update(Cuda device, const Args<float>& a, float* row, float* column) { of_matrix(device, a, row, column); }
-void update(Cuda device, const Args<double>& a, double* row, double* column) { of_matrix(device, a, row, column); }
+void update(Cuda device, const Matrices& matrices, const Args<float>& a) { update_bucket(device, matrices, a); }
+void update(Cuda device, const Matrices& matrices, const Args<double>& a) { update_bucket(device, matrices, a); }
 
 }  // namespace godwit::adafactor

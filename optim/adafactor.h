@@ -1,5 +1,6 @@
 // Adafactor (Shazeer and Stern 2018): a matrix's second moments are stored as one mean per row and one per column.
 #pragma once
+#include "optim/kernels/adafactor_kernels.h"
 #include "optim/method.h"
 
 namespace godwit {
@@ -29,19 +30,8 @@ class Adafactor : public Optimizer {
   std::vector<StateTensor> state() const override;
 
  private:
-  struct Moments {
-    int64_t rows = 0, columns = 0;  // rows 0: a vector
-    Tensor row = {}, column = {}, v = {};
-  };
-  template <class T>
-  void update(Cpu, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
-  template <class T>
-  void update(Cuda device, const Slot& slot, const Moments& moments, T* x, const T* g, const StepInfo& step) const;
-  double beta2(const StepInfo& step) const;
-  double decay(const Slot& slot) const;
-
   Options options_;
-  std::vector<std::vector<Moments>> moments_;  // by bucket and slot; undefined tensors if another rank owns it
+  std::vector<adafactor::Matrices> matrices_;  // by bucket
   std::vector<StateTensor> state_;
 };
 

@@ -59,21 +59,28 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
     for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
-// Adds the chunks of each sum, in order, with kAhead loads in flight.
+// Σ values[k·stride] for k in [0, count), in order, with kAhead loads in flight.
+__device__ inline double ordered_sum(const double* values, int64_t count, int64_t stride) {
+  constexpr int64_t kAhead = 32;
+  double sum = 0;
+  for (; count > 0; count -= kAhead, values += kAhead * stride) {
+    double ahead[kAhead];
+#pragma unroll
+    for (int64_t k = 0; k < kAhead; ++k)
+      if (k < count) ahead[k] = values[k * stride];
+#pragma unroll
+    for (int64_t k = 0; k < kAhead; ++k)
+      if (k < count) sum += ahead[k];
+  }
+  return sum;
+}
+
+// Adds the chunks of each sum.
 template <size_t sums, class C>
 __global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, std::array<C*, sums> to) {
-  constexpr int64_t kSums = sums, kAhead = 32;
+  constexpr int64_t kSums = sums;
   for (int64_t i = grid_thread(); i < kSums * width; i += grid_threads()) {
-    double sum = 0;
-    for (int64_t first = 0; first < chunks; first += kAhead) {
-      double values[kAhead];
-#pragma unroll
-      for (int64_t k = 0; k < kAhead; ++k)
-        if (first + k < chunks) values[k] = partial[(first + k) * kSums * width + i];
-#pragma unroll
-      for (int64_t k = 0; k < kAhead; ++k)
-        if (first + k < chunks) sum += values[k];
-    }
+    const double sum = ordered_sum(partial + i, chunks, kSums * width);
 #pragma unroll
     for (int64_t s = 0; s < kSums; ++s)
       if (i >= s * width && i < (s + 1) * width) to[static_cast<size_t>(s)][i - s * width] = static_cast<C>(sum);

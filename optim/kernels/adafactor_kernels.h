@@ -1,35 +1,51 @@
-// Adafactor's passes over a parameter on a GPU, in the CPU's order of operations. Sums are in float64:
+// Adafactor's update of a bucket, in the same order of operations on the CPU and on GPUs. Sums are in float64:
 // - over a row, and over the row sums: value i is added to lane i mod 32, then the upper half of the lanes is added to
 //   the lower half until one lane is left;
 // - over a column: in order within chunks of column_chunk() rows, then over the chunks in order.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "engine/tensor.h"
 
 // Kernels of Adafactor.
 namespace godwit::adafactor {
 
-constexpr int64_t kLanes = 32;  // partial sums
+constexpr int64_t kLanes = 32;       // partial sums
+constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
 
-// A parameter, its gradient and the constants of a step.
+// A parameter of a bucket.
+struct Matrix {
+  int64_t rows, columns;   // of a vector: 1 and its length; 0 if another rank owns the parameter
+  int64_t chunk;           // column_chunk(rows)
+  int64_t index, element;  // in the bucket: number of the parameter, and of its first element
+  // In the bucket: numbers of its first row mean, column mean (of a vector: value of v) and column sum of a chunk.
+  int64_t row, column, partial;
+  bool vector, decays;  // decays: by weight decay
+};
+
+// The parameters of a bucket.
+struct Matrices {
+  std::vector<Matrix> all;  // one for each slot
+  Matrix end;               // the numbers after the last parameter
+  Tensor row, column;       // row means; column means and v
+  Tensor table;             // the bytes of `all`, on the bucket's device
+};
+
+// The arrays of a bucket and the constants of a step.
 template <class T>
 struct Args {
   T* x;                    // parameters
   const T* g;              // mean gradient
-  int64_t rows, columns;   // rows 1: a vector
+  T *row, *column;         // means of the bucket
   double beta2, eps;       // ε: added to g²
   double lr, clip_update;  // the rate is lr/max(1, RMS(u)/clip_update)
-  bool relative;           // multiplies the rate by max(least_size, RMS(x))
-  double least_size;       // see `relative`
-  T keep;                  // 1 − lr·λ
+  bool relative;           // multiplies the rate by max(kLeastSize, RMS(x))
+  T keep;                  // 1 − lr·λ, for parameters that decay
 };
 
-// Vector: v ← β2·v + (1−β2)(g²+ε), then updates x. v has as many values as x.
-void update(Cuda device, const Args<float>& a, float* v);
-void update(Cuda device, const Args<double>& a, double* v);
-// Matrix: updates the row means `row` [rows] and column means `column` [columns], then x.
-void update(Cuda device, const Args<float>& a, float* row, float* column);
-void update(Cuda device, const Args<double>& a, double* row, double* column);
+// Updates the means of all parameters, then x, in five launches.
+void update(Cuda device, const Matrices& matrices, const Args<float>& a);
+void update(Cuda device, const Matrices& matrices, const Args<double>& a);
 
 }  // namespace godwit::adafactor

@@ -26,7 +26,7 @@ void keep(Record& run, std::string what, const Tensor& x) {
 // Matrices and vectors in several buckets. Only the second decays. One gradient is always 0.
 Buckets made_buckets(int ranks, DType dtype) {
   std::vector<Parameter> parameters;
-  for (const Shape& shape : {Shape{301}, Shape{7, 11}, Shape{5, 3, 3, 41}, Shape{1}, Shape{64, 130}, Shape{30}}) {
+  for (const Shape& shape : {Shape{301}, Shape{7, 11}, Shape{5, 3, 3, 41}, Shape{1}, Shape{64, 130}, Shape{1100, 4}, Shape{0}, Shape{30}}) {
     const auto values = random_values<double>(shape.numel(), static_cast<uint32_t>(shape.numel()));
     parameters.push_back(
         {"p" + std::to_string(shape.numel()), Var(Tensor::of(values, shape).to(dtype), true), shape.numel() == 77});
