@@ -49,8 +49,8 @@ void check_foreign_files(const std::string& dir) {
   for (const char* name : {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors",
                            "model", "ema", "vocab.txt", "samples.txt", "skipped.txt", "predictions.json",
                            "nbest_predictions.json"})
-    check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir, ": has ", name,
-          ", which is not of a run and would be replaced", kRemedy);
+    check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir, ": is not of a run, and the run would replace ", name,
+          " there", kRemedy);
 }
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems

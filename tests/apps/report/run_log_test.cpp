@@ -136,8 +136,8 @@ TEST_F(RunLogTest, KeepsFilesThatAreNotOfARun) {
   for (const std::string name : {"config.json", "summary.json", "vocab.txt", "model"}) {
     fs::create_directory("other");
     std::ofstream("other/" + name) << "x";
-    const std::string expected = "run directory other: has " + name +
-                                 ", which is not of a run and would be replaced; choose another with --run-dir DIR";
+    const std::string expected = "run directory other: is not of a run, and the run would replace " + name +
+                                 " there; choose another with --run-dir DIR";
     EXPECT_EQ(error("other"), expected);
     EXPECT_THROW(create_run_dir("other", "", /*resumed=*/true), Error) << "--resume auto without a checkpoint";
     EXPECT_EQ(content("other/" + name), "x");
