@@ -46,11 +46,11 @@ void make_folders(const std::string& dir) {
 void check_foreign_files(const std::string& dir) {
   std::error_code unknown;
   if (fs::exists(metrics_file(dir), unknown) || !newest_checkpoint(dir + "/checkpoints").empty()) return;
-  for (const char* name : {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors",
-                           "model", "ema", "vocab.txt", "samples.txt", "skipped.txt", "predictions.json",
-                           "nbest_predictions.json"})
-    check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir, ": is not of a run, and the run would replace ", name,
-          " there", kRemedy);
+  for (const char* name :
+       {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors", "model", "ema",
+        "vocab.txt", "samples.txt", "skipped.txt", "predictions.json", "nbest_predictions.json"})
+    check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir,
+          ": is not of a run, and the run would replace ", name, " there", kRemedy);
 }
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
