@@ -61,8 +61,23 @@ TEST(Documents, FollowsLinks) {
   std::filesystem::create_directory_symlink(folder / "other", folder / "d/link");
   std::filesystem::create_directory_symlink(folder / "d", folder / "d/loop");
   std::filesystem::create_directory_symlink(folder / "d", folder / "other/back");
-  std::filesystem::create_symlink(folder / "none", folder / "d/c.txt");
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("plain", "linked"));
+}
+
+TEST(Documents, NoFileIsLeftOutSilently) {
+  const TempFolder folder;
+  write(folder / "d/a.txt", bytes_of("text"));
+  for (const char* other : {".#a.txt", "notes.md"})
+    std::filesystem::create_symlink("none", std::filesystem::path(folder / "d") / other);
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text"));
+  for (const char* name : {"b.txt", "folder"}) {
+    std::filesystem::create_symlink("none", std::filesystem::path(folder / "d") / name);
+    EXPECT_THAT(error_of([&] { documents_of(folder / "d"); }),
+                HasSubstr((folder / "d/") + name + ": cannot be read (No such file or directory)"));
+    std::filesystem::remove(std::filesystem::path(folder / "d") / name);
+  }
+  ASSERT_EQ(::mkfifo((folder / "d/c.txt").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { documents_of(folder / "d"); }), HasSubstr("d/c.txt: is not a regular file"));
 }
 
 TEST(Documents, ErrorsNameTheLine) {
