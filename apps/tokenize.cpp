@@ -180,8 +180,9 @@ size_t split_at(std::string_view text, double validation) {
   return at;
 }
 
-// Adds the tokens of a file to the parts. Returns the number of bytes of text.
-size_t add_file(const std::string& file, double validation, Part& train, Part& valid) {
+// Adds the tokens of a file to the parts, and its invalid sequences to `invalid` unless that is null. Returns the
+// number of bytes of text.
+size_t add_file(const std::string& file, double validation, Part& train, Part& valid, data::InvalidUtf8* invalid) {
   std::vector<std::string> documents;
   size_t bytes = 0;
   data::each_document(file, [&](std::string_view text) {
@@ -190,6 +191,7 @@ size_t add_file(const std::string& file, double validation, Part& train, Part& v
   });
   if (documents.size() == 1) {
     const std::string_view text = documents[0];
+    if (invalid) invalid->add(file, text);
     const size_t at = split_at(text, validation);
     if (at > 0) train.add(file, text.substr(0, at));
     if (at < text.size()) valid.add(file, text.substr(at));
@@ -212,7 +214,9 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
   size_t bytes = 0;
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < files.size(); ++i) {
-    bytes += add_file(files[i], arguments.validation, train, valid);
+  data::InvalidUtf8 invalid;
+  const bool characters = dynamic_cast<const data::CharTokenizer*>(&tokenizer) != nullptr;
+    bytes += add_file(files[i], arguments.validation, train, valid, characters ? &invalid : nullptr);
     std::printf("file %zu of %zu: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(), files[i].c_str(),
                 1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
                 1e-6 * static_cast<double>(bytes) / seconds_since(start));
@@ -227,6 +231,7 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
 }
 
 void run(const Arguments& arguments) {
+  if (const std::string notice = invalid.notice(); !notice.empty()) std::printf("notice: %s\n", notice.c_str());
   std::vector<std::string> files;
   for (const std::string& text : arguments.texts)
     for (std::string& file : data::files_below(text, data::text_endings())) files.push_back(std::move(file));

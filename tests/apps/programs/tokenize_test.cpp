@@ -68,6 +68,9 @@ TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
   EXPECT_THAT(train("ab.txt ba.txt --out ba --tokenizer characters").out,
               HasSubstr("character tokenizer, 3 characters"))
       << "a line feed separates documents";
+  write_file(folder_ / "latin.txt", "gr\xfc\xdf" "e ");
+  EXPECT_THAT(train("latin.txt --out latin --tokenizer characters").out,
+              HasSubstr("notice: 2 byte sequences of the text are not valid UTF-8, the first in latin.txt at byte 2"));
   write_file(folder_ / "c.txt", "abc");
   EXPECT_THAT(refusal("c.txt --out c --tokenizer ab"), HasSubstr("c.txt: tokenizer: the character 'c' at byte"));
 }

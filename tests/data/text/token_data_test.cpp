@@ -273,6 +273,25 @@ TEST(TokenData, ErrorsOfCharactersNameTheFile) {
               HasSubstr("tokenizer: has neither an end-of-text token nor a line feed, expected one of them"));
 }
 
+TEST(TokenData, CountsTheBytesOfInvalidSequences) {
+  const TempFolder folder;
+  // Characters: a, b, U+FFFD for one byte, c, U+FFFD for two bytes, U+FFFD itself, d, U+FFFD for one byte.
+  write(folder / "a.txt", bytes_of("ab\xff" "c\xe4\xbd\xef\xbf\xbd" "d\xff"));
+  const auto added = [&](double fraction) {
+    const TokenData data = load_token_data({.path = folder / "a.txt", .valid_fraction = fraction});
+    EXPECT_EQ(data.train.size() + data.valid.size(), 8);
+    EXPECT_EQ(data.invalid.count, 3);
+    return data.added_bytes;
+  };
+  EXPECT_EQ(added(0.5), 2) << "the first token is not predicted: d, \\xff";
+  EXPECT_EQ(added(0.625), 3) << "c | two bytes, U+FFFD, d, \\xff";
+  EXPECT_EQ(added(0.875), 5) << "b | \\xff, c, two bytes, U+FFFD, d, \\xff";
+  write(folder / "v/1.txt", bytes_of("a"));
+  write(folder / "v/2.txt", bytes_of("\xff" "b"));
+  EXPECT_EQ(load_token_data({.path = folder / "a.txt", .valid = folder / "v"}).added_bytes, 2);
+  EXPECT_EQ(load_token_data({.path = folder / "v"}).invalid.first, (folder / "v/2.txt") + " at byte 0");
+}
+
 TEST(TokenData, RefusesMissingAndEmptyText) {
   const TempFolder folder;
   write(folder / "empty.txt", {});
