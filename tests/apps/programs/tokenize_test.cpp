@@ -83,6 +83,9 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out text --tokenizer characters"), HasSubstr("text: exists already; name a new folder"));
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
+  EXPECT_THAT(refusal("text --out x --colour"), HasSubstr("unknown option --colour"));
+  EXPECT_THAT(refusal("text --out"), HasSubstr("--out: is the last argument"));
+  EXPECT_THAT(refusal("text --out x --format 3"), HasSubstr("--format: is '3', expected header or plain"));
   EXPECT_THAT(refusal("text --out x --tokenizer characters --format plain --shard-tokens 5"),
               HasSubstr("--shard-tokens applies to --format header"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));
