@@ -1,4 +1,5 @@
 // tokenize: turns text files, JSONL files and folders of them into shards of tokens for train_gpt.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -58,6 +59,8 @@ Number number(const std::string& flag, const std::string& text, Number least, Nu
   return value;
 }
 
+constexpr const char* kFlags[] = {"--out", "--tokenizer", "--train-bpe", "--validation", "--format", "--shard-tokens"};
+
 Arguments parse(const std::vector<std::string>& args) {
   Arguments result;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -67,6 +70,7 @@ Arguments parse(const std::vector<std::string>& args) {
     }
     const size_t equals = args[i].find('=');
     const std::string flag = args[i].substr(0, equals);
+    check(std::ranges::find(kFlags, flag) != std::end(kFlags), "unknown option ", flag, " (--help lists the options)");
     check(equals != std::string::npos || i + 1 < args.size(), flag,
           ": is the last argument, expected a value after it (--help lists the options)");
     const std::string value = equals != std::string::npos ? args[i].substr(equals + 1) : args[++i];
@@ -77,8 +81,7 @@ Arguments parse(const std::vector<std::string>& args) {
     else if (flag == "--shard-tokens") result.shard_tokens = number<int64_t>(flag, value, 1, int64_t{1} << 31);
     else if (flag == "--format" && (value == "header" || value == "plain"))
       result.format = value == "plain" ? data::ShardFormat::plain : data::ShardFormat::header;
-    else if (flag == "--format") fail("--format: is '", value, "', expected header or plain");
-    else fail("unknown option ", flag, " (--help lists the options)");
+    else fail("--format: is '", value, "', expected header or plain");
   }
   check(!result.texts.empty(), "TEXT is missing; expected files or folders (--help shows the arguments)");
   while (result.out.size() > 1 && result.out.ends_with('/')) result.out.pop_back();
@@ -180,13 +183,15 @@ size_t split_at(std::string_view text, double validation) {
   return at;
 }
 
-// Adds the tokens of a file to the parts. Returns the number of bytes of text.
-size_t add_file(const std::string& file, double validation, Part& train, Part& valid) {
+// Adds the tokens of a file to the parts, and its invalid sequences to `invalid` unless that is null. Returns the
+// number of bytes of text.
+size_t add_file(const std::string& file, double validation, Part& train, Part& valid, data::InvalidUtf8* invalid) {
   std::vector<std::string> documents;
   size_t bytes = 0;
   data::each_document(file, [&](std::string_view text) {
     documents.emplace_back(text);
     bytes += text.size();
+    if (invalid) invalid->add(file, text);
   });
   if (documents.size() == 1) {
     const std::string_view text = documents[0];
@@ -209,10 +214,12 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
                   const std::string& folder) {
   tokenizer.save(folder);
   Part train(arguments, tokenizer, folder + "/train"), valid(arguments, tokenizer, folder + "/val");
+  data::InvalidUtf8 invalid;
+  const bool characters = dynamic_cast<const data::CharTokenizer*>(&tokenizer) != nullptr;
   size_t bytes = 0;
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < files.size(); ++i) {
-    bytes += add_file(files[i], arguments.validation, train, valid);
+    bytes += add_file(files[i], arguments.validation, train, valid, characters ? &invalid : nullptr);
     std::printf("file %zu of %zu: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(), files[i].c_str(),
                 1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
                 1e-6 * static_cast<double>(bytes) / seconds_since(start));
@@ -224,6 +231,7 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
   std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
               static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
               static_cast<long long>(valid.tokens()), static_cast<long long>(valid.shards()));
+  if (const std::string notice = invalid.notice(); !notice.empty()) std::printf("notice: %s\n", notice.c_str());
 }
 
 void run(const Arguments& arguments) {

@@ -92,6 +92,22 @@ void check_together(const CommonConfig& c) {
   c.check_together();
 }
 
+// Names the options whose values differ from the defaults although the configuration does not read them; "" for none.
+std::string notice_of_unused(const CommonConfig& config, const CommonConfig& defaults) {
+  const OptionList list = config.options(), usual = defaults.options();
+  std::string notice;
+  const auto add = [&](const std::vector<std::string>& names, const char* reason) {
+    std::string changed;
+    for (const std::string& name : names)
+      if (value_text(*list.find(name)) != value_text(*usual.find(name)))
+        changed += (changed.empty() ? "" : ", ") + name;
+    if (!changed.empty()) notice += (notice.empty() ? "not used: " : "; ") + changed + ", because " + reason;
+  };
+  if (config.device == "cpu") add({"share_gpu", "tf32", "dnn_timing"}, "the device is cpu");
+  if (config.spike.guard == "off") add({"spike.z", "spike.window"}, "spike.guard is off");
+  return notice;
+}
+
 }  // namespace
 
 ConfigPtr default_config(const Program& program) {
@@ -178,6 +194,8 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   // A launcher may continue a run with another number of workers than its config.json says.
   const Assignments given = config.resume.empty() || config.fits_launcher() ? layers() : command;
   config.resolve(last(given, "nodes"), last(given, "workers_per_node"));
+  if (const std::string notice = notice_of_unused(config, *default_config(program)); !notice.empty())
+    config.notices.push_back(notice);
   pick_sharding(config);
   check_together(config);
   return made;

@@ -11,6 +11,7 @@
 
 #include "apps/report/files.h"
 #include "engine/check.h"
+#include "optim/checkpoint.h"
 
 namespace godwit::apps {
 namespace {
@@ -39,6 +40,17 @@ void make_folders(const std::string& dir) {
 
 [[noreturn]] void fail_taken(const std::string& dir) {
   fail("run directory ", dir, ": contains metrics of another run; choose another --run-dir or remove the folder");
+}
+
+// Throws if the folder is not of a run and has a file that a run would replace.
+void check_foreign_files(const std::string& dir) {
+  std::error_code unknown;
+  if (fs::exists(metrics_file(dir), unknown) || !newest_checkpoint(dir + "/checkpoints").empty()) return;
+  for (const char* name :
+       {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors", "model", "ema",
+        "vocab.txt", "samples.txt", "skipped.txt", "predictions.json", "nbest_predictions.json"})
+    check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir,
+          ": is not of a run, and the run would replace ", name, " there", kRemedy);
 }
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
@@ -96,6 +108,7 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
   std::error_code error;
   const auto size = fs::file_size(metrics_file(wanted), error);
   if (!error && size > 0 && !resumed) fail_taken(wanted);
+  check_foreign_files(wanted);
   return wanted;
 }
 
@@ -103,8 +116,8 @@ RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard
     : dir_(std::move(dir)),
       metrics_(open_metrics(dir_, resumed ? std::optional(resumed->metrics_bytes) : std::nullopt), metrics_file(dir_)) {
   try {
-    write_whole(dir_ + "/config.json", config_json + "\n");
     if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
+    write_whole(dir_ + "/config.json", config_json + "\n");  // last, because a folder with this file alone is refused
   } catch (...) {
     if (!resumed) std::remove(metrics_file(dir_).c_str());
     throw;

@@ -29,7 +29,8 @@ struct EvalMetrics {
 };
 
 // Creates the folder `wanted` and its parents, or runs/<name>-<date>-<time> if `wanted` is empty. Returns the path.
-// Throws if the folder cannot be written or, unless the run is resumed, contains a nonempty metrics.jsonl.
+// Throws if the folder cannot be written, if it contains a nonempty metrics.jsonl (unless the run is resumed), or if it
+// is not of a run and contains a file with the name of a run's file.
 std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed = false);
 
 // The position from which a resumed run continues.

@@ -62,8 +62,8 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
       return nullptr;
     };
   const std::shared_ptr<const GptData> data = load_gpt_data(*own);
-  if (const std::string notice = tokenizer_notice(*own, *data->tokens.tokenizer); progress && !notice.empty())
-    progress->line("notice: " + notice);
+  for (const std::string& notice : {tokenizer_notice(*own, *data->tokens.tokenizer), data->tokens.invalid.notice()})
+    if (progress && !notice.empty()) progress->line("notice: " + notice);
   return [own, data](Communicator& comm) { return std::make_unique<GptTask>(*own, *data, comm); };
 }
 

@@ -61,7 +61,7 @@ std::string with_digits(double value) {
   return text.str();
 }
 
-// Bytes of the text that a batch predicts. A separator of documents counts as one byte.
+// Bytes of the tokens that a batch predicts. A separator of documents counts as one byte.
 double bytes_of(const data::TokenBatch& batch, const data::Tokenizer& tokenizer) {
   size_t bytes = 0;
   for (const int32_t label : batch.labels.span<int32_t>())
@@ -158,7 +158,8 @@ Evaluation GptTask::evaluate(const ReadParameters& read) {
   const Tensor sums = cpu_tensor<double>({losses.sum(), predictions, bytes});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double val_loss = sums.item(0) / sums.item(1), perplexity = std::exp(val_loss);
-  const double bits_per_byte = sums.item(0) / std::log(2.0) / sums.item(2);
+  const double text_bytes = sums.item(2) - static_cast<double>(data_.tokens.added_bytes);
+  const double bits_per_byte = sums.item(0) / std::log(2.0) / text_bytes;
   Evaluation result{.metrics = {{"val_loss", val_loss}, {"perplexity", perplexity}, {"bits_per_byte", bits_per_byte}},
                     .text = "validation loss " + with_digits(val_loss) + ", perplexity " + with_digits(perplexity) +
                             ", " + with_digits(bits_per_byte) + " bits per byte"};

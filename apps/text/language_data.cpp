@@ -43,7 +43,7 @@ Texts texts_of_folder(const LanguageDataConfig& options, data::WordSplit split) 
 
 // The sentences of some documents, one per line.
 data::WordText lines_of(const data::Corpus& corpus, const std::string& name, data::WordSplit split) {
-  data::WordText text{.text = {}, .name = name, .split = split};
+  data::WordText text{.text = {}, .name = name, .split = split, .lines = corpus.lines()};
   for (int64_t i = 0; i < corpus.sentences(); ++i) text.text.append(corpus.sentence(i)).push_back('\n');
   return text;
 }
@@ -77,6 +77,22 @@ Texts load_texts(const LanguageDataConfig& options) {
   return texts;
 }
 
+bool has_unknown_words(const data::WordText& text, const data::WordVocabulary& vocabulary) {
+  bool unknown = false;
+  text.each_word([&](std::string_view word, int64_t) { unknown = unknown || !vocabulary.id(word); });
+  return unknown;
+}
+
+// The vocabulary of the training text. Has <unk> if another text has words that the training text lacks.
+data::WordVocabulary build_vocabulary(const Texts& texts, int64_t limit) {
+  data::WordVocabulary all = data::build_word_vocabulary(texts.train, limit);
+  constexpr int64_t kFewest = 3;
+  if (all.unknown() || all.size() <= kFewest) return all;
+  if (has_unknown_words(texts.valid, all) || (texts.test && has_unknown_words(*texts.test, all)))
+    return data::build_word_vocabulary(texts.train, all.size() - 1);
+  return all;
+}
+
 std::string count_of(const data::EncodedText& text) {
   return std::to_string(text.tokens.size()) + " tokens" +
          (text.unknown > 0 ? ", " + std::to_string(text.unknown) + " of them outside the vocabulary" : "");
@@ -88,7 +104,7 @@ std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& con
   const Texts texts = load_texts(config.data);
   const std::string& file = config.data.vocab;
   auto data = std::make_shared<LanguageData>(LanguageData{
-      .vocabulary = file.empty() ? data::build_word_vocabulary(texts.train, config.data.vocab_size)
+      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
                                  : data::read_word_vocabulary(file),
       .train = {}, .valid = {}, .test = {}});
   data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +

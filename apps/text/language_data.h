@@ -17,7 +17,8 @@ struct LanguageData {
 };
 
 // Reads data.path, data.valid, data.test and data.vocab. Throws if a file is missing or has no words, or if a word is
-// unknown to a vocabulary without <unk>.
+// unknown to a vocabulary without <unk>. A built vocabulary of all words of the training text gives up its two rarest
+// words for <unk>, if another text has other words.
 std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config);
 
 }  // namespace godwit::apps

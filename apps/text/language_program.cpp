@@ -95,7 +95,8 @@ void LanguageConfig::describe(OptionList& list) {
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
-           "largest number of words in a built vocabulary, which keeps the most frequent words", {3, 1e8})
+           "largest number of words in a built vocabulary, which keeps the most frequent words; one less than the "
+           "training text has, if that is smaller and another text has other words", {3, 1e8})
       .only_if(data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
   list.add("words", data.words, "how lines are split: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});

@@ -54,6 +54,8 @@ OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::s
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = std::static_pointer_cast<const TextConfig>(config);
+  check(own->task == "pretrain" || !own->data.path.empty(), "task ", own->task, " needs --data, a folder with ",
+        own->task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
   const std::shared_ptr<const TextData> data = load_text_data(*own, progress);
   return [own, data](Communicator& comm) { return make_text_task(*own, *data, comm); };
 }
@@ -61,8 +63,6 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
 }  // namespace
 
 void TextConfig::check_together() const {
-  check(task == "pretrain" || !data.path.empty(), "task ", task, " needs --data, a folder with ",
-        task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
   check(data.test.empty() || !data.path.empty(), "data.test requires data.path");
   check(model.dropout.size() <= 2, "model.dropout has ", model.dropout.size(),
         " values; give one for hidden states and, if it differs, one for attention");

@@ -82,16 +82,16 @@ int32_t ImageFolderDataset::first_readable(int64_t sample, const Draw& draw) con
   for (int64_t tried = 0; tried < size(); ++tried) {
     const int64_t i = (sample + tried) % size();
     const ImageFile& file = files_[static_cast<size_t>(i)];
-    std::string problem;
+    bool corrupt = false;
     try {
-      if (draw(i)) problem = "is corrupt; the decodable part is used";
+      corrupt = draw(i);
     } catch (const DecodeError& error) {
       check(!options_.strict, file.path, ": ", error.what(), " (--strict)");
       note(i, std::string(error.what()) + "; the next file is used instead");
       continue;
     }
-    check(problem.empty() || !options_.strict, file.path, ": ", problem, " (--strict)");
-    if (!problem.empty()) note(i, problem);
+    check(!corrupt || !options_.strict, file.path, ": is corrupt (--strict)");
+    if (corrupt) note(i, "is corrupt; the decodable part is used");
     return file.label;
   }
   fail("data folder ", root_, ": no image can be decoded");

@@ -1,5 +1,6 @@
 // CharTokenizer: each character is a token.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,15 @@ class CharacterSet {
 
  private:
   std::vector<bool> seen_ = std::vector<bool>(0x110000);
+};
+
+// Counts the invalid UTF-8 sequences of texts, each of which CharTokenizer reads as U+FFFD.
+struct InvalidUtf8 {
+  int64_t count = 0;
+  std::string first = "";  // place of the first: "FILE at byte N", N from 0
+
+  void add(const std::string& file, std::string_view text);  // `text`: the content of `file`
+  std::string notice() const;                                // "" if there are none
 };
 
 // Reads characters.json. Errors name the file.

@@ -69,6 +69,19 @@ void Corpus::add_sentence(size_t begin, size_t end) {
   if (begin < end) spans_.push_back({begin, end - begin});
 }
 
+std::vector<int64_t> Corpus::lines() const {
+  std::vector<int64_t> lines;
+  int64_t line = 1;
+  auto at = text_->begin();
+  for (const Span& span : spans_) {
+    const auto begin = text_->begin() + static_cast<std::ptrdiff_t>(span.begin);
+    line += std::count(at, begin, '\n');
+    at = begin;
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
   check(every >= 2, "corpus: hold_out is ", every, ", expected at least 2: every N-th document is held out");
   check(documents() >= every, "corpus: ", documents(), documents() == 1 ? " document" : " documents",

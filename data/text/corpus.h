@@ -32,6 +32,8 @@ class Corpus {
     return std::string_view(*text_).substr(begin, length);
   }
 
+  std::vector<int64_t> lines() const;  // [sentence] -> line of the text in which it begins, from 1
+
   // Splits into two parts: the second has every `every`-th document, beginning with document `every` - 1, the first all
   // others. Throws if there are fewer than `every` documents.
   std::pair<Corpus, Corpus> hold_out(int64_t every) const;

@@ -51,15 +51,22 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
   std::vector<fs::path> parents{fs::canonical(path, error)};  // of the current entry, without links
   for (fs::recursive_directory_iterator at(path, fs::directory_options::follow_directory_symlink, error), end;
        !error && at != end; at.increment(error)) {
-    std::error_code ignored;  // error of a dangling link
-    if (at->is_directory(ignored)) {
+    std::error_code reason;
+    const fs::file_status status = at->status(reason);
+    const std::string name = at->path().filename().string();
+    const bool expected = ends_with_one(name, endings);
+    if (fs::is_directory(status)) {
       parents.resize(static_cast<size_t>(at.depth()) + 1);
       parents.push_back(fs::canonical(at->path(), error));
       if (std::find(parents.begin(), parents.end() - 1, parents.back()) != parents.end() - 1)
         at.disable_recursion_pending();
-    } else if (at->is_regular_file(ignored) && ends_with_one(at->path().filename().string(), endings) &&
-               !is_merges(at->path())) {
-      files.push_back(at->path().string());
+    } else if (fs::is_regular_file(status)) {
+      if (expected && !is_merges(at->path())) files.push_back(at->path().string());
+    } else if (!name.starts_with('.')) {
+      // A broken link without an extension may be to a folder.
+      check(fs::exists(status) || !(expected || at->path().extension().empty()), at->path().string(),
+            ": cannot be read (", reason.message(), "); repair or remove the link");
+      check(!expected, at->path().string(), ": is not a regular file; remove it from the folder");
     }
     if (error) break;
   }

@@ -9,7 +9,8 @@ namespace godwit::data {
 
 // `path` itself, or the files in a folder and its subfolders whose names end with one of `endings`, in order of their
 // paths. Follows links, except links to a folder that contains the link. Leaves out the merges.txt of a tokenizer.
-// Throws if there is no file.
+// Throws if there is no file, for a broken link with one of the endings or without an extension, and for anything else
+// with one of the endings, such as a pipe. Names that begin with a dot are then ignored.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
 // Endings of the text files of a folder: .txt and .jsonl, also with .gz.

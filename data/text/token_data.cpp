@@ -5,10 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "data/text/char_tokenizer.h"
 #include "data/text/documents.h"
 #include "data/text/token_shard.h"
 #include "engine/check.h"
+#include "engine/utf8.h"
 
 namespace godwit::data {
 namespace {
@@ -146,6 +146,38 @@ TokenStream encode_documents(const std::vector<FileText>& texts, const Tokenizer
   return TokenStream(ids);
 }
 
+// The number of training tokens, if the remaining tokens are for validation.
+int64_t training_part(int64_t tokens, double valid_fraction) {
+  return static_cast<int64_t>(static_cast<double>(tokens) * (1 - valid_fraction));
+}
+
+// The bytes that U+FFFD has more than the invalid sequences of the text, from character `first` of all documents on.
+// A separator of documents is a character.
+int64_t count_added_bytes(const std::vector<FileText>& texts, int64_t first) {
+  int64_t bytes = 0, position = -1;
+  for (const FileText& text : texts)
+    for (const std::string& document : text.documents) {
+      ++position;
+      for (size_t at = 0; at < document.size(); ++position) {
+        const CodePoint code = decode_utf8(document, at);
+        if (!code.valid && position >= first) bytes += 3 - code.bytes;
+        at += code.bytes;
+      }
+    }
+  return bytes;
+}
+
+// Completes data->invalid and data->added_bytes.
+void count_invalid(const std::vector<FileText>& train, const std::vector<FileText>& valid, double valid_fraction,
+                   TokenData* data) {
+  for (const auto* texts : {&train, &valid})
+    for (const FileText& text : *texts)
+      for (const std::string& document : text.documents) data->invalid.add(text.file, document);
+  if (data->invalid.count == 0) return;
+  data->added_bytes = valid.empty() ? count_added_bytes(train, training_part(data->train.size(), valid_fraction) + 1)
+                                    : count_added_bytes(valid, 1);
+}
+
 // `valid` may be empty.
 TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train,
                      const std::vector<std::string>& valid) {
@@ -159,6 +191,8 @@ TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> t
   TokenData data{.tokenizer = text_tokenizer(options.tokenizer, texts, valid_texts), .train = {}, .valid = {}};
   data.train = encode_documents(texts, *data.tokenizer);
   if (!valid.empty()) data.valid = encode_documents(valid_texts, *data.tokenizer);
+  if (dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
+    count_invalid(texts, valid_texts, options.valid_fraction, &data);
   return data;
 }
 
@@ -194,8 +228,7 @@ TokenData load_token_data(const TokenDataOptions& options) {
   TokenData data = train.shards ? load_shards(options, std::move(train.paths), std::move(valid.paths))
                                 : load_texts(options, std::move(train.paths), valid.paths);
   if (data.valid.size() == 0) {
-    const auto all = static_cast<double>(data.train.size());
-    const auto kept = static_cast<int64_t>(all * (1 - options.valid_fraction));
+    const int64_t kept = training_part(data.train.size(), options.valid_fraction);
     data.valid = data.train.range(kept, data.train.size());
     data.train = data.train.range(0, kept);
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/text/char_tokenizer.h"
 #include "data/text/token_stream.h"
 #include "data/text/tokenizer.h"
 
@@ -28,6 +29,10 @@ struct TokenDataOptions {
 struct TokenData {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: shards whose tokenizer is unknown
   TokenStream train, valid;                    // limited to the vocabulary of the tokenizer or of the shards
+  InvalidUtf8 invalid = {};                    // of a text with the character tokenizer
+  // Bytes by which the tokens of `valid` after the first are longer than their text: U+FFFD has three bytes, the
+  // invalid sequence for which it stands one to three.
+  int64_t added_bytes = 0;
 };
 
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the

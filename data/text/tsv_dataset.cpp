@@ -146,7 +146,8 @@ std::vector<std::string> numbered_classes(const Rows& rows, std::vector<int64_t>
   std::ranges::sort(numbers);
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   constexpr const char* kRemedy = "; renumber the classes from 0 on, or use names that are not numbers";
-  check(numbers.front() >= 0, rows.path, ": label \"", numbers.front(),
+  const auto label_of = [&](int64_t number) { return excerpt(*std::ranges::find(rows.labels, number, as_integer)); };
+  check(numbers.front() >= 0, rows.path, ": label \"", label_of(numbers.front()),
         "\" is below 0, expected 0 to K-1 for K classes", kRemedy);
   std::vector<std::string> missing;
   int64_t next = 0;
@@ -154,8 +155,8 @@ std::vector<std::string> numbered_classes(const Rows& rows, std::vector<int64_t>
     for (; next < number && missing.size() <= kShown; ++next) missing.push_back(std::to_string(next));
     next = number + (number < INT64_MAX);
   }
-  check(missing.empty(), rows.path, ": labels are whole numbers up to ", numbers.back(), ", but ", listed(missing),
-        missing.size() == 1 ? " is" : " are", " missing", kRemedy);
+  check(missing.empty(), rows.path, ": labels are whole numbers up to ", label_of(numbers.back()), ", but ",
+        listed(missing), missing.size() == 1 ? " is" : " are", " missing", kRemedy);
   std::vector<std::string> classes;
   for (const int64_t number : numbers) classes.push_back(std::to_string(number));
   return classes;
@@ -189,7 +190,8 @@ std::vector<std::string> classes_of(const Rows& rows) {
       unknown.push_back(in_quotes(rows.labels[i]));
   for (const std::string& name : known.names)
     classes.push_back((numbered ? std::to_string(classes.size()) + " " : "") + in_quotes(name));
-  const std::string near = numbered ? "" : nearest(excerpt(rows.labels[row]), known.names);
+  const bool is_number = as_integer(rows.labels[row]).has_value();  // any other number would be near
+  const std::string near = is_number ? "" : nearest(excerpt(rows.labels[row]), known.names);
   fail(rows.where(row), unknown.size() == 1 ? "label " : "labels ", listed(unknown),
        unknown.size() == 1 ? " is" : " are", " none of the ", classes.size(),
        numbered ? " numbers of classes" : " classes", " of ", known.origin, " (", listed(classes), ")",

@@ -48,9 +48,10 @@ WordVocabulary::WordVocabulary(std::vector<std::string> words)
 void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f) const {
   std::optional<BasicTokenizer> tokenizer;
   if (split == WordSplit::basic) tokenizer.emplace(BasicTokenizerOptions{});
-  int64_t number = 0;
+  size_t count = 0;
   each_line(text, [&](std::string_view line) {
-    ++number;
+    const int64_t number = lines.empty() ? static_cast<int64_t>(count) + 1 : lines[count];
+    ++count;
     if (tokenizer) {
       tokenizer->each_word(line, 0, line.size(), [&](const Word& word) { f(word.text, number); });
     } else {
@@ -126,8 +127,7 @@ EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary)
     if (!id) {
       id = vocabulary.unknown();
       check(id.has_value(), text.name, ": line ", line, ": '", excerpt(word), "' is not in the vocabulary, which has ",
-            "no ", kUnknownWord, "; limit the vocabulary to fewer words than the training text has, or add ",
-            kUnknownWord, " to it");
+            "no ", kUnknownWord, "; add ", kUnknownWord, " to it, or build it with fewer words than its text has");
       ++result.unknown;
     }
     result.tokens.push_back(*id);

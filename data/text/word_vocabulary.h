@@ -40,9 +40,10 @@ struct WordText {
   std::string text;                     // lines end with \n or \r\n
   std::string name;                     // source, for messages
   WordSplit split = WordSplit::spaces;  // rule for each line
+  std::vector<int64_t> lines = {};      // numbers of the lines in the source, for messages; empty: 1, 2, …
 
-  // Calls f(word, line) for each word and, at the end of each line, for <eos>; lines count from 1. The view is valid
-  // during the call.
+  // Calls f(word, line) for each word and, at the end of each line, for <eos>, with the number of the line. The view is
+  // valid during the call.
   void each_word(const std::function<void(std::string_view word, int64_t line)>& f) const;
 };
 

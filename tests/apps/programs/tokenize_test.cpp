@@ -68,6 +68,9 @@ TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
   EXPECT_THAT(train("ab.txt ba.txt --out ba --tokenizer characters").out,
               HasSubstr("character tokenizer, 3 characters"))
       << "a line feed separates documents";
+  write_file(folder_ / "latin.txt", "gr\xfc\xdf" "e ");
+  EXPECT_THAT(train("latin.txt --out latin --tokenizer characters").out,
+              HasSubstr("notice: 2 byte sequences of the text are not valid UTF-8, the first in latin.txt at byte 2"));
   write_file(folder_ / "c.txt", "abc");
   EXPECT_THAT(refusal("c.txt --out c --tokenizer ab"), HasSubstr("c.txt: tokenizer: the character 'c' at byte"));
 }
@@ -80,6 +83,9 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   EXPECT_THAT(refusal("text --out text --tokenizer characters"), HasSubstr("text: exists already; name a new folder"));
   EXPECT_THAT(refusal("text --out x --tokenizer none"), HasSubstr("none: no such file"));
   EXPECT_THAT(refusal("text --out x --colour 3"), HasSubstr("unknown option --colour"));
+  EXPECT_THAT(refusal("text --out x --colour"), HasSubstr("unknown option --colour"));
+  EXPECT_THAT(refusal("text --out"), HasSubstr("--out: is the last argument"));
+  EXPECT_THAT(refusal("text --out x --format 3"), HasSubstr("--format: is '3', expected header or plain"));
   EXPECT_THAT(refusal("text --out x --tokenizer characters --format plain --shard-tokens 5"),
               HasSubstr("--shard-tokens applies to --format header"));
   EXPECT_FALSE(fs::exists(folder_ / "x"));

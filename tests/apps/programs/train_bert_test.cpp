@@ -350,6 +350,11 @@ TEST_F(TrainBert, DropoutDiffersBetweenMicroBatchesAndRanks) {
 TEST_F(TrainBert, RefusesInvalidInput) {
   expect_refused("--task squadd", {"squadd", "did you mean 'squad'"});
   expect_refused("--task squad", {"task squad needs --data", "dev-v1.1.json"});
+  for (const std::string task : {"squad", "classify"}) {
+    const Outcome printed = train("--print-config --task " + task, "");
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    EXPECT_EQ(json::parse(printed.out)["task"], task);
+  }
   expect_refused(kPretrain + "--model bert_midi", {"bert_midi", "bert_mini"});
   expect_refused(kPretrain + "--set data.doc_stride=8", {"task pretrain does not read data.doc_stride, only squad"});
   expect_refused(kClassify + "--set data.masked=0.3", {"task classify does not read data.masked, only pretrain"});

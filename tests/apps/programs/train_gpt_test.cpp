@@ -85,6 +85,16 @@ TEST_F(TrainGpt, EvaluationsReportLossPerplexityAndBitsPerByte) {
   done("--data wide.txt");
   EXPECT_LT(metrics().back()["bits_per_byte"].get<double>(),
             0.97 * metrics().back()["val_loss"].get<double>() / std::log(2.0));
+  // The same character in Latin-1 is one token of one byte, which is not UTF-8.
+  for (size_t at = 0; (at = wide.find("ä", at)) != std::string::npos; ++at) wide.replace(at, 2, "\xe4");
+  write_file(folder_ / "latin.txt", wide);
+  const Outcome outcome = done("--data latin.txt");
+  EXPECT_NE(outcome.out.find("notice: " + std::to_string(std::count(wide.begin(), wide.end(), '\xe4')) +
+                             " byte sequences of the text are not valid UTF-8, the first in latin.txt at byte "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NEAR(metrics().back()["bits_per_byte"].get<double>(),
+              metrics().back()["val_loss"].get<double>() / std::log(2.0), 1e-6);
 }
 
 // Each token of this text is one byte or a separator.

@@ -129,6 +129,22 @@ TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
   }
 }
 
+// The words of story() are fewer than data.vocab_size.
+TEST_F(TrainLm, NewWordsInTheValidationTextAreUnknown) {
+  done(kFolder);
+  const std::string all = read_file(run_dir() / "vocab.txt");
+  EXPECT_EQ(all.find("<unk>"), std::string::npos);
+  write_file(folder_ / "text" / "valid.txt", "anna lives in\nparis now .\n");
+  for (const std::string flags : {"", "--set data.vocab_size=10"}) {
+    const Outcome outcome = done(kFolder + "--length 2 --set eval_batch=1 " + flags);
+    EXPECT_NE(outcome.out.find("of them outside the vocabulary"), std::string::npos) << outcome.out;
+    const std::string words = read_file(run_dir() / "vocab.txt");
+    EXPECT_NE(words.find("<unk>\n"), std::string::npos);
+    EXPECT_EQ(std::count(words.begin(), words.end(), '\n'),
+              flags.empty() ? std::count(all.begin(), all.end(), '\n') - 1 : 10);
+  }
+}
+
 TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused("--data none.txt", {"none.txt"});
   expect_refused(kFolder + "--length 4000", {"training: the text has", "tokens needs 4001", "lower --length"});
@@ -139,10 +155,10 @@ TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused("--data empty", {"data folder empty: has no valid.txt or ptb.valid.txt"});
   write_file(folder_ / "empty" / "valid.txt", story(9));
   expect_refused("--data empty", {"train.txt: holds no words"});
-  write_file(folder_ / "text" / "valid.txt", "anna lives in\nparis now .\n");
-  expect_refused(kFolder, {"valid.txt: line 2: 'paris' is not in the vocabulary, which has no <unk>"});
-  done(kFolder + "--set data.vocab_size=10");
-  fs::remove_all(run_dir());
+  write_file(folder_ / "closed.txt", "anna\n<eos>\n");
+  write_file(folder_ / "lines.txt", "anna\n\n anna \n\nanna\n\n\nanna\nparis\n");
+  expect_refused("--data lines.txt --set data.hold_out=2 --vocab closed.txt",
+                 {"lines.txt (validation): line 9: 'paris' is not in the vocabulary, which has no <unk>"});
   write_file(folder_ / "vocab.txt", "anna\n<unk>\n");
   expect_refused(kFolder + "--vocab vocab.txt", {"vocab.txt", "<eos>"});
   expect_refused(kFolder + "--vocab vocab.txt --set data.vocab_size=10", {"data.vocab_size is not read"});

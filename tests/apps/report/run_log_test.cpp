@@ -132,6 +132,21 @@ TEST_F(RunLogTest, AFolderOfARunThatNeverTrainedIsReused) {
   EXPECT_NE(error("a"), "no error");
 }
 
+TEST_F(RunLogTest, KeepsFilesThatAreNotOfARun) {
+  for (const std::string name : {"config.json", "summary.json", "vocab.txt", "model"}) {
+    fs::create_directory("other");
+    std::ofstream("other/" + name) << "x";
+    const std::string expected = "run directory other: is not of a run, and the run would replace " + name +
+                                 " there; choose another with --run-dir DIR";
+    EXPECT_EQ(error("other"), expected);
+    EXPECT_THROW(create_run_dir("other", "", /*resumed=*/true), Error) << "--resume auto without a checkpoint";
+    EXPECT_EQ(content("other/" + name), "x");
+    std::ofstream("other/metrics.jsonl");  // of a run that never trained
+    EXPECT_EQ(error("other"), "no error");
+    fs::remove_all("other");
+  }
+}
+
 TEST_F(RunLogTest, ErrorsContainTheSystemsReason) {
   const std::string remedy = "; choose another with --run-dir DIR", long_name(300, 'x');
   EXPECT_EQ(error(long_name), "run directory " + long_name + ": cannot be created (File name too long)" + remedy);

@@ -40,6 +40,13 @@ TEST(Corpus, SplitsSentencesAtTheirEnds) {
   EXPECT_EQ(cut("...", Sentences::split), (Documents{{"..."}}));
 }
 
+TEST(Corpus, KnowsTheLinesOfSentences) {
+  const Corpus corpus("\n a\nb\n\nc\n\nd\ne\n", Sentences::lines);
+  EXPECT_THAT(corpus.lines(), ElementsAre(2, 3, 5, 7, 8));
+  EXPECT_THAT(corpus.hold_out(2).first.lines(), ElementsAre(2, 3, 7, 8));
+  EXPECT_THAT(corpus.hold_out(2).second.lines(), ElementsAre(5));
+}
+
 // Sentences contain all non-blank characters of any text, in order.
 TEST(Corpus, KeepsAllCharacters) {
   RandomStream random(3, Purpose::test);

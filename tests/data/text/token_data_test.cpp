@@ -61,8 +61,23 @@ TEST(Documents, FollowsLinks) {
   std::filesystem::create_directory_symlink(folder / "other", folder / "d/link");
   std::filesystem::create_directory_symlink(folder / "d", folder / "d/loop");
   std::filesystem::create_directory_symlink(folder / "d", folder / "other/back");
-  std::filesystem::create_symlink(folder / "none", folder / "d/c.txt");
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("plain", "linked"));
+}
+
+TEST(Documents, NoFileIsLeftOutSilently) {
+  const TempFolder folder;
+  write(folder / "d/a.txt", bytes_of("text"));
+  for (const char* other : {".#a.txt", "notes.md"})
+    std::filesystem::create_symlink("none", std::filesystem::path(folder / "d") / other);
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text"));
+  for (const char* name : {"b.txt", "folder"}) {
+    std::filesystem::create_symlink("none", std::filesystem::path(folder / "d") / name);
+    EXPECT_THAT(error_of([&] { documents_of(folder / "d"); }),
+                HasSubstr((folder / "d/") + name + ": cannot be read (No such file or directory)"));
+    std::filesystem::remove(std::filesystem::path(folder / "d") / name);
+  }
+  ASSERT_EQ(::mkfifo((folder / "d/c.txt").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { documents_of(folder / "d"); }), HasSubstr("d/c.txt: is not a regular file"));
 }
 
 TEST(Documents, ErrorsNameTheLine) {
@@ -256,6 +271,25 @@ TEST(TokenData, ErrorsOfCharactersNameTheFile) {
   write(folder / "l.jsonl", bytes_of("{\"text\": \"a\"}\n{\"text\": \"b\"}"));
   EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "l.jsonl", .tokenizer = folder.str()}); }),
               HasSubstr("tokenizer: has neither an end-of-text token nor a line feed, expected one of them"));
+}
+
+TEST(TokenData, CountsTheBytesOfInvalidSequences) {
+  const TempFolder folder;
+  // Characters: a, b, U+FFFD for one byte, c, U+FFFD for two bytes, U+FFFD itself, d, U+FFFD for one byte.
+  write(folder / "a.txt", bytes_of("ab\xff" "c\xe4\xbd\xef\xbf\xbd" "d\xff"));
+  const auto added = [&](double fraction) {
+    const TokenData data = load_token_data({.path = folder / "a.txt", .valid_fraction = fraction});
+    EXPECT_EQ(data.train.size() + data.valid.size(), 8);
+    EXPECT_EQ(data.invalid.count, 3);
+    return data.added_bytes;
+  };
+  EXPECT_EQ(added(0.5), 2) << "the first token is not predicted: d, \\xff";
+  EXPECT_EQ(added(0.625), 3) << "c | two bytes, U+FFFD, d, \\xff";
+  EXPECT_EQ(added(0.875), 5) << "b | \\xff, c, two bytes, U+FFFD, d, \\xff";
+  write(folder / "v/1.txt", bytes_of("a"));
+  write(folder / "v/2.txt", bytes_of("\xff" "b"));
+  EXPECT_EQ(load_token_data({.path = folder / "a.txt", .valid = folder / "v"}).added_bytes, 2);
+  EXPECT_EQ(load_token_data({.path = folder / "v"}).invalid.first, (folder / "v/2.txt") + " at byte 0");
 }
 
 TEST(TokenData, RefusesMissingAndEmptyText) {

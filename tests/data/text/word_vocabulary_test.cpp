@@ -21,6 +21,8 @@ TEST(WordText, SplitsAtWhiteSpace) {
               ElementsAre("1a", "1b", "1c", "1<eos>", "2<eos>", "3It's,", "3<eos>"));
   EXPECT_THAT(words_of({.text = "a", .name = "x"}), ElementsAre("1a", "1<eos>"));
   EXPECT_TRUE(words_of({.text = "", .name = "x"}).empty());
+  EXPECT_THAT(words_of({.text = "a\nb\n", .name = "x", .split = WordSplit::spaces, .lines = {7, 9}}),
+              ElementsAre("7a", "7<eos>", "9b", "9<eos>"));
 }
 
 TEST(WordText, SplitsAroundPunctuation) {
@@ -50,7 +52,7 @@ TEST(WordVocabulary, Encodes) {
 
   const WordVocabulary closed(std::vector<std::string>{"<eos>", "b"});
   EXPECT_THAT(error_of([&] { encode_words({.text = "b\nb zoo\n", .name = "valid.txt"}, closed); }),
-              HasSubstr("valid.txt: line 2: 'zoo' is not in the vocabulary, which has no <unk>; "));
+              HasSubstr("valid.txt: line 2: 'zoo' is not in the vocabulary, which has no <unk>; add <unk> to it"));
 }
 
 TEST(WordVocabulary, RefusesEmptyTexts) {
