@@ -37,12 +37,14 @@ ConfigPtr defaults(const Lookup& lookup) {
   return config;
 }
 
-// Methods with `beta` move every parameter by about lr in each step and need a smaller rate than Adam.
+// With a beta of 0.9 and more, methods with `beta` hardly train an LSTM in a few epochs ("Decay rate" in
+// docs/methods/birder.md).
 OptimizerConfig language_optimizer_defaults(const CommonConfig&, const std::string& name) {
   OptimizerConfig config = name;
+  if (config.has("beta")) config.set("beta", 0.5);
   if (config.has("weight_decay")) config.set("weight_decay", 1.2e-6);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
-  config.set("lr", config.name() == "sgd" ? 20.0 : config.name() == "sgdm" ? 2.0 : config.has("beta") ? 3e-4 : 2e-3);
+  config.set("lr", config.name() == "sgd" ? 20.0 : config.name() == "sgdm" ? 2.0 : config.has("beta") ? 8e-3 : 2e-3);
   return config;
 }
 

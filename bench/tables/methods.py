@@ -11,14 +11,18 @@ def options(text):
     return [part for word in text.split() for part in (["--set", word] if "=" in word else [word])]
 
 
-def headline(base, decay=None, **rates):
+def headline(base, decay=None, beta=None, birder_beta_half=None, **rates):
     """The methods of rates, each with its first learning rate, and Birder with compensate_nodes. An exchange is used with the optimizer `base` and has its
-    rate. decay: the weight decay of methods with Adam's updates, by default that of the program."""
+    rate. decay: the weight decay of methods with Adam's updates, by default that of the program. beta: β of the methods
+    that have it, by default that of the program. birder_beta_half: first rate of Birder with β = 0.5."""
     adam = options(f"optimizer.weight_decay={decay}") if decay else []
-    flags = lambda optimizer: ["--optimizer", optimizer, *([] if optimizer == "sgdm" else adam)]
+    of_beta = options(f"optimizer.beta={beta}") if beta else []
+    flags = lambda optimizer: ["--optimizer", optimizer, *([] if optimizer == "sgdm" else adam), *(of_beta if optimizer in ("birder", "softsignsgd") else [])]
     methods = {name: (rate, flags(name)) for name, rate in rates.items()}
     if "birder" in rates:
         methods["birder_compensated"] = rates["birder"], [*flags("birder"), *options("optimizer.compensate_nodes=true")]
+    if birder_beta_half:
+        methods["birder_beta_0.5"] = birder_beta_half, ["--optimizer", "birder", *adam, *options("optimizer.beta=0.5")]
     return methods | {name: (rates[base], [*flags(base), "--exchange", exchange]) for name, exchange in EXCHANGES.items()}
 
 
