@@ -147,7 +147,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
     check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", noun,
           ", this run has ", dump_json(own.at(name)), "; ", remedy);
   };
-  same("methods", "as optimizer and exchange", "resume with the same methods");
+  same("methods", "as optimizer, exchange and sharding",
+       "resume with its optimizer.name, exchange.name and exchange.sharding");
   same("parameters", "parameters", "resume with the same model");
   const auto count = [&](const char* name) {
     const json& value = field(name);

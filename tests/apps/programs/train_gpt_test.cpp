@@ -186,6 +186,24 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
       << birder.out;
 }
 
+// The same command continues with fewer or more nodes, although the choice for a new run would differ.
+TEST_F(TrainGpt, AutomaticShardingIsThatOfTheSavedRun) {
+  for (const auto& [before, after, kept] :
+       {std::tuple{"--nodes 2 --workers-per-node 2 --batch 1", "--nodes 1 --workers-per-node 2 --batch 1", "hybrid"},
+        {"--nodes 1 --workers-per-node 2 --batch 2", "--nodes 2 --workers-per-node 2 --batch 1", "none"}}) {
+    done(before + " --max-steps 2 --resume auto"s);
+    const Outcome more = train(after + " --max-steps 3 --resume auto"s);
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    EXPECT_NE(more.out.find("notice: exchange.sharding=auto keeps "s + kept + ", the sharding of the saved run\n"),
+              std::string::npos)
+        << more.out;
+    EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["exchange"]["sharding"], kept);
+  }
+  const Outcome other = train("--max-steps 4 --resume auto --set exchange.sharding=zero2");
+  EXPECT_NE(other.err.find("resume with its optimizer.name, exchange.name and exchange.sharding"), std::string::npos)
+      << other.err;
+}
+
 // Fine-tunes a folder of transformers to a folder that transformers reads (bench/peers/finetune_roundtrip.py). The text
 // is a cycle of 11 characters, which the model learns.
 TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
