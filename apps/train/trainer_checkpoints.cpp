@@ -115,19 +115,21 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
   const std::string& wanted = config_.checkpoint.best;
   if (wanted.empty()) return;
   std::vector<std::string> names;
-  for (const auto& [name, value] : figures(result)) {
+  std::optional<double> value;
+  for (const auto& [name, of_name] : figures(result)) {
     names.push_back(name);
-    if (name != wanted) continue;
-    const bool low = name.ends_with("loss") || name.ends_with("perplexity");
-    const bool is_better = best_.step == 0 || (low ? value < best_.value : value > best_.value);
-    const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
-    comm_.world->broadcast(better, 0, "checkpoint/best");
-    if (better.item(0) == 0) return;
-    best_ = {step_, value};
-    checkpoint_due_ = true;
-    return;
+    if (name == wanted) value = of_name;
   }
-  if (leader() && !best_missing_)
+  // Only rank 0 is sure to have all figures.
+  const bool low = lower_is_better(wanted);
+  const bool is_better = value && (best_.step == 0 || (low ? *value < best_.value : *value > best_.value));
+  const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
+  comm_.world->broadcast(better, 0, "checkpoint/best");
+  if (better.item(0) != 0) {
+    best_ = {step_, value.value_or(0)};
+    checkpoint_due_ = true;
+  }
+  if (leader() && !value && !best_missing_)
     progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
                                  "', so no best checkpoint is kept; use one of ", excerpts(names, names.size())));
   best_missing_ = true;

@@ -92,6 +92,10 @@ TEST_F(TrainBert, SquadPredictionsHaveTheReportedScores) {
   ASSERT_EQ(nbest.size(), 12u);
   EXPECT_EQ(nbest["q3"][0]["text"], json::parse(read_file(run_dir() / "predictions.json"))["q3"]);
 
+  // Only rank 0 has the scores.
+  const Outcome best = done(kSquad + "--nodes 2 --batch 4 --max-steps 1 --set checkpoint.best=f1");
+  EXPECT_NE(best.out.find("; the best f1 so far"), std::string::npos) << best.out;
+
   done(kSquad + "--set data.test_limit=5 --max-steps 1");
   EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
 }

@@ -281,6 +281,20 @@ TEST_F(TrainGpt, ResumesWithTheSameBits) {
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
 }
 
+TEST_F(TrainGpt, KeepsTheCheckpointWithTheFewestBitsPerByte) {
+  const Outcome outcome = done("--lr 1e-2 --max-steps 9 --set evaluate_every=2 --set checkpoint.best=bits_per_byte "
+                               "--set checkpoint.keep=1");
+  EXPECT_NE(outcome.out.find("; the best bits_per_byte so far"), std::string::npos) << outcome.out;
+  int64_t best = 0;
+  double fewest = 1e9;
+  for (const json& line : metrics())
+    if (const double bits = line.value("bits_per_byte", 1e9); bits < fewest) best = line["step"], fewest = bits;
+  std::set<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(run_dir() / "checkpoints"))
+    kept.insert(entry.path().filename().string());
+  EXPECT_EQ(kept, (std::set{"step-"s + std::to_string(best), "step-9"s})) << outcome.out;
+}
+
 TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   done("--max-steps 20 --lr 1e-2 --set data.valid=valid.txt");
   const double before = metrics().back()["val_loss"].get<double>();
