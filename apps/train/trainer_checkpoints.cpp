@@ -13,6 +13,11 @@
 #include "engine/profile.h"
 
 namespace godwit::apps {
+namespace {
+
+const std::string kBestOf = "best_of/";  // before the figure of best_value, in the name of a number
+
+}  // namespace
 
 void Trainer::find_resumed() {
   const std::string& wanted = config_.resume;
@@ -58,6 +63,7 @@ CheckpointExtras Trainer::extras() const {
                     {"steps_since_report", static_cast<double>(accumulator_.steps)},
                     {"seconds_since_report", seconds_since(accumulator_.since)}};
   for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
+  extras.numbers[kBestOf + config_.checkpoint.best] = 1;
   return extras;
 }
 
@@ -85,7 +91,7 @@ void Trainer::resume() {
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   if (leader()) metrics_size_ = whole("metrics_bytes");
   // Checkpoints of version 1 have neither.
-  if (saved.numbers.contains("best_step")) best_ = saved_best_ = {whole("best_step"), saved.numbers["best_value"]};
+  if (saved.numbers.contains("best_step")) resume_best(whole("best_step"), saved.numbers);
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   accumulator_.since = Clock::now();
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
@@ -97,6 +103,18 @@ void Trainer::resume() {
       accumulator_.times.*part = number(key.c_str());
   accumulator_.since -=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
+}
+
+// Older checkpoints do not name the figure of their best value.
+void Trainer::resume_best(int64_t step, const std::map<std::string, double>& numbers) {
+  std::string figure = config_.checkpoint.best;
+  for (const auto& [name, one] : numbers)
+    if (name.starts_with(kBestOf)) figure = name.substr(kBestOf.size());
+  if (figure == config_.checkpoint.best) best_ = saved_best_ = {step, numbers.at("best_value")};
+  else if (step > 0)
+    resume_notices_.push_back(detail::concat("checkpoint.best is '", excerpt(config_.checkpoint.best), "' (was '",
+                                             excerpt(figure), "'), so the best checkpoint of the saved run, of step ",
+                                             step, ", is no longer kept as the best"));
 }
 
 // At the end of an epoch the checkpoint follows the evaluation.

@@ -342,6 +342,22 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
       << outcome.out;
 }
 
+// Losses and accuracies cannot be compared.
+TEST_F(Resume, AnotherBestFigureBeginsAnew) {
+  const std::string flags = "--optimizer sgdm --lr 0.01 --batch 16 --set checkpoint.keep=1 ";
+  ASSERT_EQ(train(flags + "--max-steps 16 --set checkpoint.best=test_loss").exit_code, 0);
+  const std::string same = train("--max-steps 32", "--resume run").out;
+  EXPECT_EQ(same.find("was 'test_loss'"), std::string::npos) << same;
+  const Outcome outcome = train("--max-steps 48 --set checkpoint.best=test_top1", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: checkpoint.best is 'test_top1' (was 'test_loss'), so the best checkpoint of the "
+                             "saved run, of step "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NE(outcome.out.find("checkpoint of step 48 in run/checkpoints: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("; the best test_top1 so far"), std::string::npos) << outcome.out;
+}
+
 // The checkpoint of a new best evaluation, after step 64, cannot be written, so the previous best one stays.
 TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
   environment_ = faulty_system("FAULTY_FULL=4.partial/ 1000 1000000");
