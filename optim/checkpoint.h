@@ -87,7 +87,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
 // The newest complete checkpoint step-N in a folder; "" if there is none.
 std::string newest_checkpoint(const std::string& folder);
-// Complete checkpoints step-N in a folder by N, ascending.
-std::map<int64_t, std::string> checkpoints_in(const std::string& folder);
+// Complete checkpoints step-N in a folder by N, ascending. complete = false: the folders step-N that lack a manifest.
+std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

@@ -217,7 +217,7 @@ void on_all(Group& world, const std::function<void()>& f) {
 
 }  // namespace checkpoint
 
-std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
+std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete) {
   namespace fs = std::filesystem;
   std::map<int64_t, std::string> all;
   std::error_code error;
@@ -225,7 +225,7 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
     const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
     std::error_code ignored;
-    if (!name.starts_with("step-") || !fs::exists(entry.path() / checkpoint::kManifest, ignored)) continue;
+    if (!name.starts_with("step-") || fs::exists(entry.path() / checkpoint::kManifest, ignored) != complete) continue;
     char* end = nullptr;
     const long long step = std::strtoll(name.c_str() + 5, &end, 10);
     if (*end == '\0' && end != name.c_str() + 5) all[step] = entry.path().string();

@@ -27,6 +27,13 @@ void Trainer::find_resumed() {
   const std::string folder = config_.run_dir + "/checkpoints";
   const std::string newest = leader() ? newest_checkpoint(folder) : "";
   resumed_ = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
+  if (leader()) {
+    const std::map<int64_t, std::string> complete = checkpoints_in(folder);
+    for (const auto& [step, path] : checkpoints_in(folder, /*complete=*/false))
+      if (complete.empty() || step > complete.rbegin()->first)
+        resume_notices_.push_back(path + " has no manifest.json, so this checkpoint is not complete and is not used; "
+                                         "the next checkpoint of the run removes the folder");
+  }
   if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
   check(!resumed_.empty() || wanted == "auto", folder,
         ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");

@@ -140,6 +140,12 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
       << longer.out;
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(metrics().back()["step"], 9);
+  const std::string not_complete = " has no manifest.json, so this checkpoint is not complete";
+  EXPECT_EQ(longer.out.find(not_complete), std::string::npos) << longer.out;
+  fs::remove(run_dir() / "checkpoints/step-9/manifest.json");
+  const Outcome earlier = train("--max-steps 9", "--resume run");
+  ASSERT_EQ(earlier.exit_code, 0) << earlier.err;
+  EXPECT_NE(earlier.out.find("notice: run/checkpoints/step-9" + not_complete), std::string::npos) << earlier.out;
 }
 
 // The process is killed again and again, at different moments of a step, and started with the same command.
