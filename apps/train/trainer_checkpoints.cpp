@@ -17,6 +17,10 @@ namespace {
 
 const std::string kBestOf = "best_of/";  // before the figure of best_value, in the name of a number
 
+const std::string kDataOf = "data/";     // before the name of the data whose hash is a number
+
+double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
+
 }  // namespace
 
 void Trainer::find_resumed() {
@@ -71,6 +75,7 @@ CheckpointExtras Trainer::extras() const {
                     {"seconds_since_report", seconds_since(accumulator_.since)}};
   for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
   extras.numbers[kBestOf + config_.checkpoint.best] = 1;
+  for (const auto& [name, hash] : task_.data_hashes()) extras.numbers[kDataOf + name] = as_number(hash);
   return extras;
 }
 
@@ -99,6 +104,13 @@ void Trainer::resume() {
   if (leader()) metrics_size_ = whole("metrics_bytes");
   // Checkpoints of version 1 have neither.
   if (saved.numbers.contains("best_step")) resume_best(whole("best_step"), saved.numbers);
+  std::string changed;  // older checkpoints have no hashes
+  for (const auto& [name, hash] : task_.data_hashes())
+    if (const auto found = saved.numbers.find(kDataOf + name);
+        found != saved.numbers.end() && found->second != as_number(hash))
+      changed += (changed.empty() ? "" : ", ") + name;
+  if (!changed.empty())
+    resume_notices_.push_back("changed since the run was saved: " + changed + "; the run continues with the new data");
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   accumulator_.since = Clock::now();
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume

@@ -122,6 +122,21 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
   EXPECT_NE(out.find(notice), std::string::npos) << out;
 }
 
+TEST_F(Resume, NoticesOtherData) {
+  ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4").exit_code, 0);
+  const std::string changed = "notice: changed since the run was saved: the training data; the run continues";
+  const Outcome same = train("--max-steps 5", "--resume run");
+  EXPECT_EQ(same.out.find(changed), std::string::npos) << same.out;
+  const fs::path labels = folder_ / "data/train-labels-idx1-ubyte";
+  std::string bytes = read_file(labels);
+  ASSERT_GT(bytes.size(), 8u);
+  std::reverse(bytes.begin() + 8, bytes.end());
+  write_file(labels, bytes);
+  const Outcome other = train("--max-steps 6", "--resume run");
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(other.out.find(changed), std::string::npos) << other.out;
+}
+
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
   write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
   write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");
