@@ -1,5 +1,6 @@
 #include "apps/config/saved_config.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -11,9 +12,19 @@ namespace godwit::apps {
 
 std::string saved_config_path(const CommonConfig& config) { return config.run_dir + "/config.json"; }
 
+std::string continued_checkpoint(const CommonConfig& config) {
+  return config.resume.empty() || config.run_dir.empty() ? "" : newest_checkpoint(config.run_dir + "/checkpoints");
+}
+
+std::string weights_description(const CommonConfig& config) {
+  const std::string checkpoint = config.init_weights.empty() ? "" : continued_checkpoint(config);
+  std::error_code ignored;
+  const bool described = !checkpoint.empty() && std::filesystem::exists(checkpoint + "/config.json", ignored);
+  return described ? checkpoint : config.init_weights;
+}
+
 std::string saved_config(const CommonConfig& config) {
-  if (config.resume.empty() || config.run_dir.empty() || newest_checkpoint(config.run_dir + "/checkpoints").empty())
-    return "";
+  if (continued_checkpoint(config).empty()) return "";
   const std::string path = saved_config_path(config);
   std::ifstream in(path, std::ios::binary);
   if (!in.is_open()) return "";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "apps/config/saved_config.h"
 #include "apps/train/loader.h"
 #include "apps/report/progress.h"
 #include "apps/train/device_sum.h"
@@ -59,7 +60,7 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
         smaller_hint(config, *model_, std::min(image[0], image[1])));
   check_data(*comm.world, data.train->hash(), "the training data");
   check_data(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty())
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
     nn::load_weights(config.init_weights, *model_,
                      [this](const std::string& in_file) { return model_->tensor_name(in_file); });
   if (config.model.sync_bn) nn::synchronize_batch_norm(*model_, comm.compute);

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "apps/config/saved_config.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
 #include "apps/train/host_memory.h"
@@ -87,8 +88,8 @@ std::unique_ptr<LanguageModel> make_model(const GptConfig& config, const GptData
   }
   const std::string& folder = config.init_weights;
   check_host_memory(config, comm, folder.empty() ? "model " + config.model_name : folder, numel);
-  return config.init_weights.empty() ? make_language_model(data.model)
-                                     : load_language_model(config.init_weights, data.model);
+  return folder.empty() || !continued_checkpoint(config).empty() ? make_language_model(data.model)
+                                                                 : load_language_model(folder, data.model);
 }
 
 }  // namespace

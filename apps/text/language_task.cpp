@@ -3,6 +3,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "apps/config/saved_config.h"
 #include "apps/train/device_sum.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/host_tensor.h"
@@ -77,7 +78,8 @@ LanguageTask::LanguageTask(const LanguageConfig& config, const LanguageData& dat
   check_data(*comm.world, hash_of(data.train), "the training text");
   check_data(*comm.world, hash_of(data.valid), "the validation text");
   check_data(*comm.world, hash_of(data.test), "the test text");
-  if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
+    nn::load_weights(config.init_weights, *model_);
 }
 
 void LanguageTask::on_run_start(const std::string& run_dir) {

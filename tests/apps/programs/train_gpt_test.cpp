@@ -317,6 +317,25 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
       << unknown.err;
 }
 
+// The checkpoint has the sizes and the tokenizer of the initial weights.
+TEST_F(TrainGpt, ResumesWithoutTheInitialWeights) {
+  save_model("first");
+  const Outcome begun = train(
+      "--data text.txt --init-weights first --context 16 --batch 4 --threads 1 --max-steps 4 --checkpoint-every 2 "
+      "--set log_every=1 --set model.dropout=0.1", "--run-dir run");
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  const std::string whole = results(metrics()), weights = read_file(run_dir() / "model/model.safetensors");
+  const std::string config = read_file(run_dir() / "model/config.json");
+  fs::remove_all(run_dir() / "checkpoints/step-4");
+  fs::remove_all(folder_ / "first");
+  const Outcome outcome = train("", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("changed since"), std::string::npos) << outcome.out;
+  EXPECT_EQ(results(metrics()), whole);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  EXPECT_EQ(read_file(run_dir() / "model/config.json"), config);
+}
+
 // The sizes of the initial weights replace the sizes in a run's config.json.
 TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   done("--max-steps 20 --lr 1e-2");

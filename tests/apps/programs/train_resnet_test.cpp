@@ -340,6 +340,9 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   ASSERT_EQ(train(again + "second/weights.safetensors").exit_code, 0);
   EXPECT_EQ(metrics().front()["loss"].dump(), loss);
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors").size(), weights.size());
+  fs::remove_all(folder_ / "second");
+  const Outcome resumed = train("--max-steps 2", "--resume run");
+  EXPECT_EQ(resumed.exit_code, 0) << "a resumed run does not read the initial weights: " << resumed.err;
 
   write_file(folder_ / "half.safetensors", weights.substr(0, weights.size() / 2));
   fs::remove_all(run_dir());
