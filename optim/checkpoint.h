@@ -19,6 +19,8 @@ struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // like tensors, but unchanged if the checkpoint lacks them
+  // By name, added to the model's files, such as running statistics. Rank 0 saves them; load_checkpoint() ignores them.
+  std::map<std::string, Tensor> model = {};
   std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded for an equal topology only
   std::map<std::string, double> numbers = {};   // by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): names of unused saved state; all on rank 0

@@ -51,7 +51,10 @@ CheckpointExtras Trainer::extras() const {
     const std::vector<Tensor>& averages = ema_->buffer_averages();
     for (size_t i = 0; i < averages.size(); ++i) extras.tensors["ema/buffer/" + std::to_string(i)] = averages[i];
   }
-  for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+  for (const nn::NamedTensor& buffer : task_.model().buffers()) {
+    extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+    extras.model[buffer.name] = buffer.tensor;  // --init-weights and PyTorch then read the model's files
+  }
   for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
   extras.describe = [this](const std::string& folder) { task_.save_description(folder); };
   if (spike_guard_)
