@@ -400,11 +400,13 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
 // A run that drops state of its checkpoint reports this.
 TEST_F(Resume, ReportsStateThatItDoesNotUse) {
   trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
+  EXPECT_TRUE(fs::exists(run_dir() / "ema.safetensors"));
   const Outcome outcome = continued_from(2, "--set ema.decay=0");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"),
             std::string::npos)
       << outcome.out;
+  EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors")) << "averages of the saved run";
 }
 
 // 4 nodes, then 8, then 2: every step has the same number of samples, and the state is redistributed.
