@@ -34,9 +34,9 @@ Sharding saved_sharding(const CommonConfig& config) {
 }  // namespace
 
 void pick_sharding(CommonConfig& config) {
-  if (config.exchange.sharding != Sharding::automatic || config.nodes == 0) return;
-  const Sharding usual = config.exchange.sharding = config.exchange.method().sharding;
-  const bool several = config.nodes > 1 && config.workers_per_node > 1;
+  if (config.exchange.sharding != Sharding::automatic) return;
+  const Sharding usual = config.exchange.method().sharding;
+  const bool several = config.nodes != 1 && config.workers_per_node != 1;  // 0: not yet known
   const Sharding saved = saved_sharding(config);
   if (saved != Sharding::automatic && obstacle(config, saved).empty()) {
     config.exchange.sharding = saved;
@@ -45,6 +45,8 @@ void pick_sharding(CommonConfig& config) {
                                ", the sharding of the saved run");
     return;
   }
+  if (config.nodes == 0) return;
+  config.exchange.sharding = usual;
   if (!several) return;
   const std::string why_not = obstacle(config, Sharding::hybrid);
   if (why_not.empty()) {

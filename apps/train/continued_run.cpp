@@ -69,6 +69,7 @@ std::string notice_of_changes(const CommonConfig& config) {
   std::string changes;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
+    if (config.nodes == 0 && (pointer == "/nodes" || pointer == "/workers_per_node")) continue;  // not yet known
     if (!before.contains(pointer) || before.at(pointer) == value) continue;  // absent: of another method or version
     std::string name = pointer.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
