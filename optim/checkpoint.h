@@ -19,6 +19,8 @@ struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // like tensors, but unchanged if the checkpoint lacks them
+  // By name, added to the model's files, such as running statistics. Rank 0 saves them; load_checkpoint() ignores them.
+  std::map<std::string, Tensor> model = {};
   std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded for an equal topology only
   std::map<std::string, double> numbers = {};   // by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): names of unused saved state; all on rank 0
@@ -87,7 +89,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 
 // The newest complete checkpoint step-N in a folder; "" if there is none.
 std::string newest_checkpoint(const std::string& folder);
-// Complete checkpoints step-N in a folder by N, ascending.
-std::map<int64_t, std::string> checkpoints_in(const std::string& folder);
+// Complete checkpoints step-N in a folder by N, ascending. complete = false: the folders step-N that lack a manifest.
+std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

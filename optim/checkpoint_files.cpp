@@ -147,7 +147,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
     check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", noun,
           ", this run has ", dump_json(own.at(name)), "; ", remedy);
   };
-  same("methods", "as optimizer and exchange", "resume with the same methods");
+  same("methods", "as optimizer, exchange and sharding",
+       "resume with its optimizer.name, exchange.name and exchange.sharding");
   same("parameters", "parameters", "resume with the same model");
   const auto count = [&](const char* name) {
     const json& value = field(name);
@@ -216,7 +217,7 @@ void on_all(Group& world, const std::function<void()>& f) {
 
 }  // namespace checkpoint
 
-std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
+std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete) {
   namespace fs = std::filesystem;
   std::map<int64_t, std::string> all;
   std::error_code error;
@@ -224,7 +225,7 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder) {
     const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
     std::error_code ignored;
-    if (!name.starts_with("step-") || !fs::exists(entry.path() / checkpoint::kManifest, ignored)) continue;
+    if (!name.starts_with("step-") || fs::exists(entry.path() / checkpoint::kManifest, ignored) != complete) continue;
     char* end = nullptr;
     const long long step = std::strtoll(name.c_str() + 5, &end, 10);
     if (*end == '\0' && end != name.c_str() + 5) all[step] = entry.path().string();

@@ -37,7 +37,9 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
   });
 }
 
-void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm) {
+// `more`: tensors of the files that are no parameters.
+void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm,
+                     const std::map<std::string, Tensor>& more) {
   const std::vector<std::string> files = model_files(manifest);
   check_files(folder, manifest, files, *comm.world);
   const auto layout_of = [&](const Slot& slot) {
@@ -46,6 +48,7 @@ void load_parameters(const std::string& folder, const Manifest& manifest, DataPa
   std::map<std::string, Tensor> saved;
   on_all(*comm.world, [&] {
     for (const std::string& file : files) saved.merge(map_safetensors(folder + "/" + file));
+    for (const auto& [name, values] : more) saved.erase(name);
     const std::string path = folder + "/" + (files.size() == 1 ? files[0] : kIndex);
     size_t used = 0;
     for (const Bucket& bucket : replica.buckets())
@@ -193,7 +196,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   std::vector<std::string> files;
   for (int rank = 0; rank < saved_ranks; ++rank) files.push_back(rank_file(rank));
   check_files(folder, manifest, files, world);
-  load_parameters(folder, manifest, replica, comm);
+  load_parameters(folder, manifest, replica, comm, extras.model);
 
   const int64_t numel = replica.buckets().numel();
   const std::vector<StateTensor> parts = parts_of(replica, extras);

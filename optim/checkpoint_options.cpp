@@ -38,6 +38,10 @@ void check_interval(const std::string& text, const std::string& subject) {
 int64_t CheckpointOptions::steps() const { return read_interval(every).value_or(Interval()).steps; }
 double CheckpointOptions::seconds() const { return read_interval(every).value_or(Interval()).seconds; }
 
+bool lower_is_better(const std::string& figure) {
+  return figure.ends_with("loss") || figure.ends_with("perplexity") || figure.ends_with("bits_per_byte");
+}
+
 void CheckpointOptions::describe(OptionList& list) {
   list.add("every", every, "steps between checkpoints, or minutes, such as 10min; 0: none before the last step")
       .with_flag("--checkpoint-every", "N[min]")
@@ -48,8 +52,8 @@ void CheckpointOptions::describe(OptionList& list) {
   list.add("keep", keep, "number of newest checkpoints to keep", kAtLeastOne);
   list.add(
       "best", best,
-      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; losses and "
-      "perplexities are best when low");
+      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; losses, "
+      "perplexities and bits_per_byte are best when low");
 }
 
 }  // namespace godwit

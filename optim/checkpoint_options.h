@@ -19,4 +19,8 @@ struct CheckpointOptions {
   double seconds() const;           // between checkpoints; 0: none by time
 };
 
+// Whether the best value of a figure of metrics.jsonl is the lowest: losses, perplexities and bits per byte.
+// tools/report_page/text.py has the same rule.
+bool lower_is_better(const std::string& figure);
+
 }  // namespace godwit

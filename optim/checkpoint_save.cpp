@@ -68,9 +68,11 @@ std::vector<ModelFile> model_files(const Buckets& buckets, int64_t max_bytes) {
   return files;
 }
 
-std::string index_of(const std::vector<ModelFile>& files) {
+// `more`: further tensors of the first file.
+std::string index_of(const std::vector<ModelFile>& files, const std::map<std::string, Tensor>& more) {
   std::map<std::string, std::string> file_of;
   int64_t bytes = 0;
+  for (const auto& [name, values] : more) file_of[name] = files.front().name, bytes += values.bytes();
   for (const ModelFile& file : files)
     for (const auto& [bucket, slot] : file.parameters) {
       file_of[slot->name] = file.name;
@@ -331,10 +333,15 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
   const std::vector<ModelFile> of_model = model_files(replica.buckets(), extras.model_file_bytes);
   std::vector<File> files = own_model_files(of_model, comm);
   copy_parameters(replica, files);
+  if (comm.rank == 0)
+    for (const auto& [name, values] : extras.model) {
+      files.front().tensors.emplace_back(name, copy_of(values));
+      files.front().layouts.push_back(FileLayout::as_in_memory);
+    }
   files.push_back(state_file(replica, comm, extras));
   for (auto& [name, values] : files.back().tensors) values = copy_of(values);
   check_room(partial, files, comm);
-  const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model) : "";
+  const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model, extras.model) : "";
   auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
                                                             std::move(files), index,
                                                             comm.rank == 0 ? extras.describe : nullptr);
@@ -348,6 +355,8 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
   for (size_t i = 0; i < of_model.size(); ++i)
     for (const auto& [bucket, slot] : of_model[i].parameters)
       if (static_cast<int>(i) % comm.world->size() == comm.rank) bytes += slot->numel * size_of(bucket->param.dtype());
+  if (comm.rank == 0)
+    for (const auto& [name, values] : extras.model) bytes += values.bytes();
   for (const auto& [name, values] : state_file(replica, comm, extras).tensors) bytes += values.bytes();
   const Tensor memory({bytes}, DType::u8, kCpu);
   return start_thread<std::jthread>(

@@ -1,16 +1,17 @@
 #include "apps/config/pick_sharding.h"
 
+#include "apps/config/saved_config.h"
 #include "engine/check.h"
 #include "optim/data_parallel.h"
 
 namespace godwit::apps {
 namespace {
 
-// Why the run cannot use hybrid sharding; empty if it can.
-std::string obstacle(const CommonConfig& config) {
-  if (config.cuda_graph) return "cuda_graph cannot follow gradients that move in memory";
+// Why the run cannot use a kind of sharding; empty if it can.
+std::string obstacle(const CommonConfig& config, Sharding sharding) {
+  if (config.cuda_graph && shards_gradients(sharding)) return "cuda_graph cannot follow gradients that move in memory";
   DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange};
-  options.exchange.sharding = Sharding::hybrid;
+  options.exchange.sharding = sharding;
   options.clip_norm = config.clip.norm;
   try {
     check_sharding(options);
@@ -20,13 +21,34 @@ std::string obstacle(const CommonConfig& config) {
   return "";
 }
 
+// The sharding of the run that `config` continues; automatic if it continues none.
+Sharding saved_sharding(const CommonConfig& config) {
+  const std::string name = saved_option(config, "exchange", "sharding");
+  if (name.empty()) return Sharding::automatic;
+  ExchangeConfig exchange = config.exchange;
+  const OptionList list = exchange.list();
+  assign(*list.find("sharding"), text_value(name), saved_config_path(config) + ": exchange.sharding");
+  return exchange.sharding;
+}
+
 }  // namespace
 
 void pick_sharding(CommonConfig& config) {
-  if (config.exchange.sharding != Sharding::automatic || config.nodes == 0) return;
-  config.exchange.sharding = config.exchange.method().sharding;
-  if (config.nodes == 1 || config.workers_per_node == 1) return;
-  const std::string why_not = obstacle(config);
+  if (config.exchange.sharding != Sharding::automatic) return;
+  const Sharding usual = config.exchange.method().sharding;
+  const bool several = config.nodes != 1 && config.workers_per_node != 1;  // 0: not yet known
+  const Sharding saved = saved_sharding(config);
+  if (saved != Sharding::automatic && obstacle(config, saved).empty()) {
+    config.exchange.sharding = saved;
+    if (several || saved != usual)
+      config.notices.push_back("exchange.sharding=auto keeps " + config.exchange.text("sharding") +
+                               ", the sharding of the saved run");
+    return;
+  }
+  if (config.nodes == 0) return;
+  config.exchange.sharding = usual;
+  if (!several) return;
+  const std::string why_not = obstacle(config, Sharding::hybrid);
   if (why_not.empty()) {
     config.exchange.sharding = Sharding::hybrid;
     config.notices.push_back(detail::concat("exchange.sharding=auto picks hybrid: the ", config.workers_per_node,

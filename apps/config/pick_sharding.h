@@ -4,8 +4,9 @@
 
 namespace godwit::apps {
 
-// Replaces exchange.sharding=auto once the topology is known. Several nodes with several workers each get hybrid, if
-// the other options support it, and a notice of the choice. Everything else gets the exchange's default.
+// Replaces exchange.sharding=auto. A continued run keeps its sharding, if the other options support it. Otherwise, once
+// the topology is known, several nodes with several workers each get hybrid, if the other options support it, and
+// everything else gets the exchange's default. A notice names the choice.
 void pick_sharding(CommonConfig& config);
 
 }  // namespace godwit::apps

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 
+#include "apps/config/saved_config.h"
 #include "apps/train/loader.h"
 #include "apps/report/progress.h"
 #include "apps/train/device_sum.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
 #include "engine/profile.h"
@@ -58,9 +58,9 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", the data has ", image[0], "×", image[1],
         smaller_hint(config, *model_, std::min(image[0], image[1])));
-  check_identical(*comm.world, data.train->hash(), "the training data");
-  check_identical(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty())
+  check_data(*comm.world, data.train->hash(), "the training data");
+  check_data(*comm.world, data.test->hash(), "the test data");
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
     nn::load_weights(config.init_weights, *model_,
                      [this](const std::string& in_file) { return model_->tensor_name(in_file); });
   if (config.model.sync_bn) nn::synchronize_batch_norm(*model_, comm.compute);

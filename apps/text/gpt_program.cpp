@@ -1,4 +1,5 @@
 // The options of train_gpt, with their defaults and checks.
+#include "apps/config/saved_config.h"
 #include "apps/report/progress.h"
 #include "apps/text/gpt_config.h"
 #include "apps/text/gpt_data.h"
@@ -53,7 +54,7 @@ OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& n
 }
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
-  const auto own = std::static_pointer_cast<const GptConfig>(config);
+  const auto own = described_by_checkpoint(std::static_pointer_cast<const GptConfig>(config));
   if (!own->generate.prompt.empty())
     return [own](Communicator& comm) {
       if (comm.rank != 0) return nullptr;

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "apps/config/saved_config.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
 #include "apps/train/host_memory.h"
@@ -87,8 +88,8 @@ std::unique_ptr<LanguageModel> make_model(const GptConfig& config, const GptData
   }
   const std::string& folder = config.init_weights;
   check_host_memory(config, comm, folder.empty() ? "model " + config.model_name : folder, numel);
-  return config.init_weights.empty() ? make_language_model(data.model)
-                                     : load_language_model(config.init_weights, data.model);
+  return folder.empty() || !continued_checkpoint(config).empty() ? make_language_model(data.model)
+                                                                 : load_language_model(folder, data.model);
 }
 
 }  // namespace
@@ -101,9 +102,9 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
       valid_(blocks(config, data.tokens.valid, comm, false)),
       model_(make_model(config, data, comm)) {
   check_identical(*comm.world, hash(data.model), "the model's configuration");
-  check_identical(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
-  check_identical(*comm.world, data.tokens.train.hash(), "the training text");
-  check_identical(*comm.world, data.tokens.valid.hash(), "the validation text");
+  check_data(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
+  check_data(*comm.world, data.tokens.train.hash(), "the training text");
+  check_data(*comm.world, data.tokens.valid.hash(), "the validation text");
 }
 
 data::TokenBatch GptTask::next(int64_t micro_batch) {

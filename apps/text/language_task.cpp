@@ -3,9 +3,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "apps/config/saved_config.h"
 #include "apps/train/device_sum.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/check.h"
 #include "engine/context.h"
@@ -74,11 +74,12 @@ LanguageTask::LanguageTask(const LanguageConfig& config, const LanguageData& dat
       state_(model_->zero_state(config.batch)) {
   if (!data.test.empty())
     test_ = std::make_unique<data::TokenWindows>(evaluation_windows(config, data.test, comm));
-  check_identical(*comm.world, data.vocabulary.hash(), "the vocabulary");
-  check_identical(*comm.world, hash_of(data.train), "the training text");
-  check_identical(*comm.world, hash_of(data.valid), "the validation text");
-  check_identical(*comm.world, hash_of(data.test), "the test text");
-  if (!config.init_weights.empty()) nn::load_weights(config.init_weights, *model_);
+  check_data(*comm.world, data.vocabulary.hash(), "the vocabulary");
+  check_data(*comm.world, hash_of(data.train), "the training text");
+  check_data(*comm.world, hash_of(data.valid), "the validation text");
+  check_data(*comm.world, hash_of(data.test), "the test text");
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
+    nn::load_weights(config.init_weights, *model_);
 }
 
 void LanguageTask::on_run_start(const std::string& run_dir) {

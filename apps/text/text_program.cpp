@@ -1,6 +1,7 @@
 // The options of train_bert, with their defaults and checks.
 #include <algorithm>
 
+#include "apps/config/saved_config.h"
 #include "apps/text/recompute_option.h"
 #include "apps/text/text_config.h"
 #include "apps/text/text_data.h"
@@ -53,7 +54,7 @@ OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::s
 }
 
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
-  const auto own = std::static_pointer_cast<const TextConfig>(config);
+  const auto own = described_by_checkpoint(std::static_pointer_cast<const TextConfig>(config));
   check(own->task == "pretrain" || !own->data.path.empty(), "task ", own->task, " needs --data, a folder with ",
         own->task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
   const std::shared_ptr<const TextData> data = load_text_data(*own, progress);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/config/saved_config.h"
 #include "apps/train/loader.h"
 #include "comm/consistency.h"
 #include "engine/check.h"
@@ -33,10 +34,10 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
       model_(std::move(model)),
       notes_(data.notes) {
   check_identical(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
-  check_identical(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
-  check_identical(*comm.world, data.train->hash(), "the training data");
-  check_identical(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty())
+  check_data(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
+  check_data(*comm.world, data.train->hash(), "the training data");
+  check_data(*comm.world, data.test->hash(), "the test data");
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
     notes_.push_back({"weights", load_pretrained(config.init_weights, *model_).str()});
 }
 

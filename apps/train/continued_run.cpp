@@ -1,41 +1,20 @@
 #include "apps/train/continued_run.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "apps/config/program.h"
+#include "apps/config/saved_config.h"
 #include "apps/train/measured_options.h"
 #include "engine/excerpt.h"
 #include "engine/json-inl.h"
-#include "engine/json_text.h"
-#include "optim/checkpoint.h"
 
 namespace godwit::apps {
 namespace {
 
-std::string config_path(const CommonConfig& config) { return config.run_dir + "/config.json"; }
-
 // config.json of the run that `config` continues; null if it continues none.
 nlohmann::json continued_config(const CommonConfig& config) {
-  if (config.resume.empty() || config.run_dir.empty() || newest_checkpoint(config.run_dir + "/checkpoints").empty())
-    return nullptr;
-  const std::string path = config_path(config);
-  std::ifstream in(path, std::ios::binary);
-  if (!in.is_open()) return nullptr;
-  std::ostringstream text;
-  text << in.rdbuf();
-  check_json(text.str(), path + ":", {.depth = 8, .unique_names = true});
-  return parse_json(text.str());
-}
-
-// Text or number NAME of the object `group`; "" if there is none.
-std::string text_in(const nlohmann::json& saved, const std::string& group, const std::string& name) {
-  if (!saved.is_object() || !saved.contains(group) || !saved.at(group).is_object()) return "";
-  const nlohmann::json& options = saved.at(group);
-  if (!options.contains(name)) return "";
-  const nlohmann::json& value = options.at(name);
-  return value.is_string() ? value.get<std::string>() : value.is_number() ? value.dump() : "";
+  const std::string text = saved_config(config);
+  return text.empty() ? nlohmann::json() : parse_json(text);
 }
 
 }  // namespace
@@ -43,7 +22,7 @@ std::string text_in(const nlohmann::json& saved, const std::string& group, const
 std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   const nlohmann::json saved = continued_config(config);
   if (saved.is_null()) return "";
-  const std::string path = config_path(config);
+  const std::string path = saved_config_path(config);
   const auto number = [&](const char* name) -> int64_t {
     check(saved.is_object() && saved.contains(name) && saved.at(name).is_number_integer() && saved.at(name) >= 1 &&
               saved.at(name) <= (1 << 20),
@@ -71,15 +50,14 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
 
 void keep_picked_options(CommonConfig& config) {
   if (!measures(config)) return;
-  const nlohmann::json saved = continued_config(config);
   const OptionList list = config.options();
   const auto keep = [&](const std::string& group, const std::string& name) {
-    const std::string value = text_in(saved, group, name);
+    const std::string value = saved_option(config, group, name);
     if (!value.empty())
-      assign(*list.find(group + "." + name), text_value(value), config_path(config) + ": " + group + "." + name);
+      assign(*list.find(group + "." + name), text_value(value), saved_config_path(config) + ": " + group + "." + name);
   };
   if (config.bucket.mib == "auto") keep("bucket", "mib");
-  if (picks_wire(config.exchange) && text_in(saved, "exchange", "name") == config.exchange.name())
+  if (picks_wire(config.exchange) && saved_option(config, "exchange", "name") == config.exchange.name())
     keep("exchange", "wire");
 }
 
@@ -91,6 +69,7 @@ std::string notice_of_changes(const CommonConfig& config) {
   std::string changes;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
+    if (config.nodes == 0 && (pointer == "/nodes" || pointer == "/workers_per_node")) continue;  // not yet known
     if (!before.contains(pointer) || before.at(pointer) == value) continue;  // absent: of another method or version
     std::string name = pointer.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');

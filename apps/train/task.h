@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "apps/report/rows.h"
 #include "autograd/var.h"
+#include "comm/consistency.h"
 #include "comm/group.h"
 #include "nn/module.h"
 
@@ -75,6 +77,18 @@ class Task {
   // On rank 0, possibly while the model trains: writes the files of a HuggingFace folder except the weights, to a
   // folder that is created if it does not exist.
   virtual void save_description(const std::string& folder) { std::filesystem::create_directories(folder); }
+  // Hashes of the data by name, such as "the training data".
+  const std::map<std::string, uint64_t>& data_hashes() const { return data_hashes_; }
+
+ protected:
+  // Collective: adds to data_hashes(). Throws if the ranks have different data.
+  void check_data(Group& world, uint64_t hash, const std::string& name) {
+    check_identical(world, hash, name);
+    data_hashes_[name] = hash;
+  }
+
+ private:
+  std::map<std::string, uint64_t> data_hashes_;
 };
 
 }  // namespace godwit::apps

@@ -76,6 +76,8 @@ class Trainer {
   // Checkpoints in run_dir/checkpoints/step-N. Collective unless the comment says otherwise.
   void find_resumed();  // sets resumed_
   void resume();
+  // Restores the best evaluation, unless it is of another figure than checkpoint.best.
+  void resume_best(int64_t step, const std::map<std::string, double>& numbers);
   void checkpoint(Progress& progress);         // begins a checkpoint, which is written in the background
   void finish_checkpoint(Progress& progress);  // waits for the pending checkpoint
   // Not collective. On rank 0, once the pending checkpoint is complete: reports it and removes old checkpoints.
@@ -131,6 +133,7 @@ class Trainer {
   int64_t first_step_ = 0;                   // the last step before this process
   std::string redistributed_;                // notice of load_checkpoint()
   std::vector<std::string> unused_;          // names of checkpointed state that this run does not use
+  std::vector<std::string> resume_notices_;  // further notices about the resume; on rank 0
   double load_s_ = 0;                        // duration of the load
   // The checkpoint that is being written, its step, and the time for which training waited. Null: none.
   std::unique_ptr<PendingCheckpoint> pending_;

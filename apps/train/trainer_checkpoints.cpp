@@ -13,6 +13,15 @@
 #include "engine/profile.h"
 
 namespace godwit::apps {
+namespace {
+
+const std::string kBestOf = "best_of/";  // before the figure of best_value, in the name of a number
+
+const std::string kDataOf = "data/";     // before the name of the data whose hash is a number
+
+double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
+
+}  // namespace
 
 void Trainer::find_resumed() {
   const std::string& wanted = config_.resume;
@@ -22,6 +31,13 @@ void Trainer::find_resumed() {
   const std::string folder = config_.run_dir + "/checkpoints";
   const std::string newest = leader() ? newest_checkpoint(folder) : "";
   resumed_ = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
+  if (leader()) {
+    const std::map<int64_t, std::string> complete = checkpoints_in(folder);
+    for (const auto& [step, path] : checkpoints_in(folder, /*complete=*/false))
+      if (complete.empty() || step > complete.rbegin()->first)
+        resume_notices_.push_back(path + " has no manifest.json, so this checkpoint is not complete and is not used; "
+                                         "the next checkpoint of the run removes the folder");
+  }
   if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
   check(!resumed_.empty() || wanted == "auto", folder,
         ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");
@@ -35,7 +51,10 @@ CheckpointExtras Trainer::extras() const {
     const std::vector<Tensor>& averages = ema_->buffer_averages();
     for (size_t i = 0; i < averages.size(); ++i) extras.tensors["ema/buffer/" + std::to_string(i)] = averages[i];
   }
-  for (const nn::NamedTensor& buffer : task_.model().buffers()) extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+  for (const nn::NamedTensor& buffer : task_.model().buffers()) {
+    extras.tensors["buffer/" + buffer.name] = buffer.tensor;
+    extras.model[buffer.name] = buffer.tensor;  // --init-weights and PyTorch then read the model's files
+  }
   for (const nn::NamedTensor& part : task_.state()) extras.own["task/" + part.name] = part.tensor;
   extras.describe = [this](const std::string& folder) { task_.save_description(folder); };
   if (spike_guard_)
@@ -58,6 +77,8 @@ CheckpointExtras Trainer::extras() const {
                     {"steps_since_report", static_cast<double>(accumulator_.steps)},
                     {"seconds_since_report", seconds_since(accumulator_.since)}};
   for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
+  extras.numbers[kBestOf + config_.checkpoint.best] = 1;
+  for (const auto& [name, hash] : task_.data_hashes()) extras.numbers[kDataOf + name] = as_number(hash);
   return extras;
 }
 
@@ -85,7 +106,14 @@ void Trainer::resume() {
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   if (leader()) metrics_size_ = whole("metrics_bytes");
   // Checkpoints of version 1 have neither.
-  if (saved.numbers.contains("best_step")) best_ = saved_best_ = {whole("best_step"), saved.numbers["best_value"]};
+  if (saved.numbers.contains("best_step")) resume_best(whole("best_step"), saved.numbers);
+  std::string changed;  // older checkpoints have no hashes
+  for (const auto& [name, hash] : task_.data_hashes())
+    if (const auto found = saved.numbers.find(kDataOf + name);
+        found != saved.numbers.end() && found->second != as_number(hash))
+      changed += (changed.empty() ? "" : ", ") + name;
+  if (!changed.empty())
+    resume_notices_.push_back("changed since the run was saved: " + changed + "; the run continues with the new data");
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   accumulator_.since = Clock::now();
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
@@ -97,6 +125,18 @@ void Trainer::resume() {
       accumulator_.times.*part = number(key.c_str());
   accumulator_.since -=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
+}
+
+// Older checkpoints do not name the figure of their best value.
+void Trainer::resume_best(int64_t step, const std::map<std::string, double>& numbers) {
+  std::string figure = config_.checkpoint.best;
+  for (const auto& [name, one] : numbers)
+    if (name.starts_with(kBestOf)) figure = name.substr(kBestOf.size());
+  if (figure == config_.checkpoint.best) best_ = saved_best_ = {step, numbers.at("best_value")};
+  else if (step > 0)
+    resume_notices_.push_back(detail::concat("checkpoint.best is '", excerpt(config_.checkpoint.best), "' (was '",
+                                             excerpt(figure), "'), so the best checkpoint of the saved run, of step ",
+                                             step, ", is no longer kept as the best"));
 }
 
 // At the end of an epoch the checkpoint follows the evaluation.
@@ -115,19 +155,21 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
   const std::string& wanted = config_.checkpoint.best;
   if (wanted.empty()) return;
   std::vector<std::string> names;
-  for (const auto& [name, value] : figures(result)) {
+  std::optional<double> value;
+  for (const auto& [name, of_name] : figures(result)) {
     names.push_back(name);
-    if (name != wanted) continue;
-    const bool low = name.ends_with("loss") || name.ends_with("perplexity");
-    const bool is_better = best_.step == 0 || (low ? value < best_.value : value > best_.value);
-    const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
-    comm_.world->broadcast(better, 0, "checkpoint/best");
-    if (better.item(0) == 0) return;
-    best_ = {step_, value};
-    checkpoint_due_ = true;
-    return;
+    if (name == wanted) value = of_name;
   }
-  if (leader() && !best_missing_)
+  // Only rank 0 is sure to have all figures.
+  const bool low = lower_is_better(wanted);
+  const bool is_better = value && (best_.step == 0 || (low ? *value < best_.value : *value > best_.value));
+  const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
+  comm_.world->broadcast(better, 0, "checkpoint/best");
+  if (better.item(0) != 0) {
+    best_ = {step_, value.value_or(0)};
+    checkpoint_due_ = true;
+  }
+  if (leader() && !value && !best_missing_)
     progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
                                  "', so no best checkpoint is kept; use one of ", excerpts(names, names.size())));
   best_missing_ = true;

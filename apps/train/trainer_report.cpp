@@ -1,5 +1,6 @@
 // What a run reports and saves: metrics, evaluations, the closing lines, weights.
 #include <chrono>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <set>
@@ -149,6 +150,9 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
         },
         /*rounded=*/false);
     ema_->swap();
+  } else if (leader() && !resumed_.empty()) {  // averages of the run before the resume
+    std::error_code ignored;
+    for (const char* old : {"/ema", "/ema.safetensors"}) std::filesystem::remove_all(run_dir_ + old, ignored);
   }
   const std::string exchanged = replica_->optimizer().exchange_summary(*comm_.world);
   if (!leader()) return;

@@ -57,6 +57,7 @@ std::vector<std::string> Trainer::warnings() const {
   if (!redistributed_.empty()) all.push_back(redistributed_);
   if (!unused_.empty())
     all.push_back("the checkpoint has state that this run does not use: " + excerpts(unused_, unused_.size()));
+  all.insert(all.end(), resume_notices_.begin(), resume_notices_.end());
   const ExchangeConfig& exchange = config_.exchange;
   if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
     all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");

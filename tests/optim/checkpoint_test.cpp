@@ -439,20 +439,23 @@ TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   EXPECT_FALSE(std::filesystem::exists(folder / "step"));
 }
 
-// Ranks divide a large model into files with HuggingFace's index.
+// Ranks divide a large model into files with HuggingFace's index. Rank 0 adds further tensors to the first file.
 TEST(Checkpoint, ALargeModelHasSeveralFilesAndAnIndex) {
   const TempFolder folder;
+  const Tensor mean = Tensor::full({1}, 3);
   MethodPlan plan{.optimizer = "adamw", .gradients = {1, 2}};
   plan.after_step = [&](DataParallel& replica, Communicator& comm) {
     CheckpointExtras extras;
     extras.model_file_bytes = 1000;
+    extras.model["mean"] = mean;
     if (replica.steps() == 1) save_checkpoint(folder / "step", replica, comm, extras);
   };
   const MethodOutcome whole = train_by(plan);
   const Bytes bytes = read(folder / "step/model.safetensors.index.json");
   const auto index = nlohmann::json::parse(bytes.begin(), bytes.end());
-  EXPECT_EQ(index["metadata"]["total_size"], 4 * 1060);
-  const std::map<std::string, std::string> expected{{"p0", "model-00001-of-00004.safetensors"},
+  EXPECT_EQ(index["metadata"]["total_size"], 4 * 1061);
+  const std::map<std::string, std::string> expected{{"mean", "model-00001-of-00004.safetensors"},
+                                                    {"p0", "model-00001-of-00004.safetensors"},
                                                     {"p1", "model-00002-of-00004.safetensors"},
                                                     {"p2", "model-00003-of-00004.safetensors"},
                                                     {"p3", "model-00004-of-00004.safetensors"}};
@@ -460,7 +463,7 @@ TEST(Checkpoint, ALargeModelHasSeveralFilesAndAnIndex) {
   for (const auto& [name, file] : expected) EXPECT_EQ(load_safetensors(folder / ("step/" + file)).count(name), 1u);
   plan = {.optimizer = "adamw", .gradients = {2}};
   plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
-    CheckpointExtras extras;
+    CheckpointExtras extras{.model = {{"mean", mean}}};
     load_checkpoint(folder / "step", replica, comm, extras);
   };
   EXPECT_TRUE(train_by(plan).same(whole));

@@ -10,7 +10,7 @@ import os
 import pathlib
 import urllib.parse
 
-from report_page.text import duration, esc, figure, percent, printable, size
+from report_page.text import LOW, duration, esc, figure, percent, printable, size
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINES, HUES = 24, 6  # styles of curves: six colors, each in four patterns of dashes
@@ -87,7 +87,7 @@ def last_and_best(key, run):
     if not curve:
         return "–"
     text, finite = figure(key, curve.last()), [v for v in curve.value if not math.isnan(v)]
-    best = finite and (max if percent(key) or key in ("em", "f1") else min)(finite)
+    best = finite and (min if key.endswith(LOW) else max)(finite)
     return text if not finite or best == curve.last() else f"{text} (best {figure(key, best)})"
 
 

@@ -1,9 +1,11 @@
 #include "apps/config/pick_sharding.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/text/gpt_config.h"
 #include "tests/apps/config/parse.h"
+#include "tests/support.h"
 
 namespace godwit::apps {
 namespace pick_sharding_test {
@@ -118,6 +120,27 @@ TEST(PickSharding, WaitsForTheTopology) {
   config.nodes = config.workers_per_node = 2;
   pick_sharding(config);
   EXPECT_EQ(config.exchange.sharding, Sharding::hybrid);
+}
+
+// A continued run keeps its choice before the topology is known, and if a new run would choose otherwise.
+TEST(PickSharding, AContinuedRunKeepsItsSharding) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "checkpoints/step-2");
+  std::ofstream(folder / "checkpoints/step-2/manifest.json") << "{}";
+  const auto picked = [&](const std::string& saved, int nodes, double clip_norm) {
+    std::ofstream(folder / "config.json") << R"({"exchange": {"name": "dense", "sharding": ")" + saved + "\"}}";
+    GptConfig config;
+    config.optimizer = "birder";
+    config.resume = "auto", config.run_dir = folder.str();
+    config.nodes = config.workers_per_node = nodes;
+    config.clip.norm = clip_norm;
+    pick_sharding(config);
+    return config.exchange.text("sharding");
+  };
+  EXPECT_EQ(picked("hybrid", 0, 0), "hybrid");
+  EXPECT_EQ(picked("hybrid", 1, 0), "hybrid");
+  EXPECT_EQ(picked("none", 2, 0), "none");
+  EXPECT_EQ(picked("hybrid", 2, 1), "none") << "clip.norm excludes hybrid sharding";
 }
 
 TEST(PickSharding, HelpNamesTheDefault) {

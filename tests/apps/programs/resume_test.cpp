@@ -122,6 +122,21 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
   EXPECT_NE(out.find(notice), std::string::npos) << out;
 }
 
+TEST_F(Resume, NoticesOtherData) {
+  ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4").exit_code, 0);
+  const std::string changed = "notice: changed since the run was saved: the training data; the run continues";
+  const Outcome same = train("--max-steps 5", "--resume run");
+  EXPECT_EQ(same.out.find(changed), std::string::npos) << same.out;
+  const fs::path labels = folder_ / "data/train-labels-idx1-ubyte";
+  std::string bytes = read_file(labels);
+  ASSERT_GT(bytes.size(), 8u);
+  std::reverse(bytes.begin() + 8, bytes.end());
+  write_file(labels, bytes);
+  const Outcome other = train("--max-steps 6", "--resume run");
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_NE(other.out.find(changed), std::string::npos) << other.out;
+}
+
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
   write_file(run_dir() / "checkpoints/step-1.partial/rank-00000.safetensors", "an interrupted save");
   write_file(run_dir() / "checkpoints/step-3/model.safetensors", "an interrupted removal");
@@ -140,6 +155,12 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
       << longer.out;
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(metrics().back()["step"], 9);
+  const std::string not_complete = " has no manifest.json, so this checkpoint is not complete";
+  EXPECT_EQ(longer.out.find(not_complete), std::string::npos) << longer.out;
+  fs::remove(run_dir() / "checkpoints/step-9/manifest.json");
+  const Outcome earlier = train("--max-steps 9", "--resume run");
+  ASSERT_EQ(earlier.exit_code, 0) << earlier.err;
+  EXPECT_NE(earlier.out.find("notice: run/checkpoints/step-9" + not_complete), std::string::npos) << earlier.out;
 }
 
 // The process is killed again and again, at different moments of a step, and started with the same command.
@@ -342,6 +363,22 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
       << outcome.out;
 }
 
+// Losses and accuracies cannot be compared.
+TEST_F(Resume, AnotherBestFigureBeginsAnew) {
+  const std::string flags = "--optimizer sgdm --lr 0.01 --batch 16 --set checkpoint.keep=1 ";
+  ASSERT_EQ(train(flags + "--max-steps 16 --set checkpoint.best=test_loss").exit_code, 0);
+  const std::string same = train("--max-steps 32", "--resume run").out;
+  EXPECT_EQ(same.find("was 'test_loss'"), std::string::npos) << same;
+  const Outcome outcome = train("--max-steps 48 --set checkpoint.best=test_top1", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: checkpoint.best is 'test_top1' (was 'test_loss'), so the best checkpoint of the "
+                             "saved run, of step "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_NE(outcome.out.find("checkpoint of step 48 in run/checkpoints: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("; the best test_top1 so far"), std::string::npos) << outcome.out;
+}
+
 // The checkpoint of a new best evaluation, after step 64, cannot be written, so the previous best one stays.
 TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
   environment_ = faulty_system("FAULTY_FULL=4.partial/ 1000 1000000");
@@ -363,11 +400,13 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
 // A run that drops state of its checkpoint reports this.
 TEST_F(Resume, ReportsStateThatItDoesNotUse) {
   trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
+  EXPECT_TRUE(fs::exists(run_dir() / "ema.safetensors"));
   const Outcome outcome = continued_from(2, "--set ema.decay=0");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"),
             std::string::npos)
       << outcome.out;
+  EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors")) << "averages of the saved run";
 }
 
 // 4 nodes, then 8, then 2: every step has the same number of samples, and the state is redistributed.

@@ -92,6 +92,10 @@ TEST_F(TrainBert, SquadPredictionsHaveTheReportedScores) {
   ASSERT_EQ(nbest.size(), 12u);
   EXPECT_EQ(nbest["q3"][0]["text"], json::parse(read_file(run_dir() / "predictions.json"))["q3"]);
 
+  // Only rank 0 has the scores.
+  const Outcome best = done(kSquad + "--nodes 2 --batch 4 --max-steps 1 --set checkpoint.best=f1");
+  EXPECT_NE(best.out.find("; the best f1 so far"), std::string::npos) << best.out;
+
   done(kSquad + "--set data.test_limit=5 --max-steps 1");
   EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
 }
@@ -134,6 +138,23 @@ TEST_F(TrainBert, ClassifiesAndContinuesFromItsOwnFolder) {
   // Another head is initialized, and the run reports this at the start.
   const Outcome squad = done(kSquad + "--model auto --init-weights first/model --max-steps 1");
   EXPECT_NE(squad.out.find("qa_outputs"), std::string::npos) << squad.out;
+}
+
+// The checkpoint has the sizes, the vocabulary and the classes.
+TEST_F(TrainBert, ResumesWithoutTheInitialWeights) {
+  done(kPretrain + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");
+  done(kClassify + "--model auto --init-weights first/model --checkpoint-every 2 --set log_every=1");
+  const std::string whole = results(metrics()), weights = read_file(run_dir() / "model/model.safetensors");
+  const std::string config = read_file(run_dir() / "model/config.json");
+  fs::remove_all(run_dir() / "checkpoints/step-4");
+  fs::remove_all(folder_ / "first");
+  const Outcome outcome = train("", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("changed since"), std::string::npos) << outcome.out;
+  EXPECT_EQ(results(metrics()), whole);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  EXPECT_EQ(read_file(run_dir() / "model/config.json"), config);
 }
 
 // Sentences with "good" and the first label, and sentences with "bad" and the second label.

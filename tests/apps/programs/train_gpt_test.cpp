@@ -196,6 +196,24 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
       << birder.out;
 }
 
+// The same command continues with fewer or more nodes, although the choice for a new run would differ.
+TEST_F(TrainGpt, AutomaticShardingIsThatOfTheSavedRun) {
+  for (const auto& [before, after, kept] :
+       {std::tuple{"--nodes 2 --workers-per-node 2 --batch 1", "--nodes 1 --workers-per-node 2 --batch 1", "hybrid"},
+        {"--nodes 1 --workers-per-node 2 --batch 2", "--nodes 2 --workers-per-node 2 --batch 1", "none"}}) {
+    done(before + " --max-steps 2 --resume auto"s);
+    const Outcome more = train(after + " --max-steps 3 --resume auto"s);
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    EXPECT_NE(more.out.find("notice: exchange.sharding=auto keeps "s + kept + ", the sharding of the saved run\n"),
+              std::string::npos)
+        << more.out;
+    EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["exchange"]["sharding"], kept);
+  }
+  const Outcome other = train("--max-steps 4 --resume auto --set exchange.sharding=zero2");
+  EXPECT_NE(other.err.find("resume with its optimizer.name, exchange.name and exchange.sharding"), std::string::npos)
+      << other.err;
+}
+
 // Fine-tunes a folder of transformers to a folder that transformers reads (bench/peers/finetune_roundtrip.py). The text
 // is a cycle of 11 characters, which the model learns.
 TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
@@ -273,6 +291,20 @@ TEST_F(TrainGpt, ResumesWithTheSameBits) {
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
 }
 
+TEST_F(TrainGpt, KeepsTheCheckpointWithTheFewestBitsPerByte) {
+  const Outcome outcome = done("--lr 1e-2 --max-steps 9 --set evaluate_every=2 --set checkpoint.best=bits_per_byte "
+                               "--set checkpoint.keep=1");
+  EXPECT_NE(outcome.out.find("; the best bits_per_byte so far"), std::string::npos) << outcome.out;
+  int64_t best = 0;
+  double fewest = 1e9;
+  for (const json& line : metrics())
+    if (const double bits = line.value("bits_per_byte", 1e9); bits < fewest) best = line["step"], fewest = bits;
+  std::set<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(run_dir() / "checkpoints"))
+    kept.insert(entry.path().filename().string());
+  EXPECT_EQ(kept, (std::set{"step-"s + std::to_string(best), "step-9"s})) << outcome.out;
+}
+
 TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   done("--max-steps 20 --lr 1e-2 --set data.valid=valid.txt");
   const double before = metrics().back()["val_loss"].get<double>();
@@ -293,6 +325,25 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   EXPECT_NE(unknown.err.find("the tokenizer of the initial weights is not known; name it with --tokenizer PATH"),
             std::string::npos)
       << unknown.err;
+}
+
+// The checkpoint has the sizes and the tokenizer of the initial weights.
+TEST_F(TrainGpt, ResumesWithoutTheInitialWeights) {
+  save_model("first");
+  const Outcome begun = train(
+      "--data text.txt --init-weights first --context 16 --batch 4 --threads 1 --max-steps 4 --checkpoint-every 2 "
+      "--set log_every=1 --set model.dropout=0.1", "--run-dir run");
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  const std::string whole = results(metrics()), weights = read_file(run_dir() / "model/model.safetensors");
+  const std::string config = read_file(run_dir() / "model/config.json");
+  fs::remove_all(run_dir() / "checkpoints/step-4");
+  fs::remove_all(folder_ / "first");
+  const Outcome outcome = train("", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("changed since"), std::string::npos) << outcome.out;
+  EXPECT_EQ(results(metrics()), whole);
+  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+  EXPECT_EQ(read_file(run_dir() / "model/config.json"), config);
 }
 
 // The sizes of the initial weights replace the sizes in a run's config.json.

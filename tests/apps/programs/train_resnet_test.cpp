@@ -340,6 +340,18 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   ASSERT_EQ(train(again + "second/weights.safetensors").exit_code, 0);
   EXPECT_EQ(metrics().front()["loss"].dump(), loss);
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors").size(), weights.size());
+  // A checkpoint has the same parameters and running statistics.
+  fs::rename(run_dir(), folder_ / "third");
+  const std::string saved = folder_ / "second/checkpoints/step-1/model.safetensors";
+  ASSERT_EQ(train(again + saved).exit_code, 0);
+  EXPECT_EQ(metrics().front()["loss"].dump(), loss);
+  const auto trained = load_safetensors(folder_ / "second/weights.safetensors");
+  for (const auto& [name, values] : load_safetensors(saved))
+    EXPECT_EQ(trained.at(name).to_vector<float>(), values.to_vector<float>()) << name;
+  EXPECT_EQ(load_safetensors(saved).size(), trained.size());
+  fs::remove_all(folder_ / "second");
+  const Outcome resumed = train("--max-steps 2", "--resume run");
+  EXPECT_EQ(resumed.exit_code, 0) << "a resumed run does not read the initial weights: " << resumed.err;
 
   write_file(folder_ / "half.safetensors", weights.substr(0, weights.size() / 2));
   fs::remove_all(run_dir());

@@ -1,0 +1,31 @@
+// The configuration of the run that another configuration continues.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "apps/config/config.h"
+
+namespace godwit::apps {
+
+// The newest checkpoint of the run that `config` continues; "" if it continues none.
+std::string continued_checkpoint(const CommonConfig& config);
+// The folder or file with the config.json and tokenizer of the initial weights: a checkpoint that has a config.json
+// replaces init_weights.
+std::string weights_description(const CommonConfig& config);
+// `config`, or a copy of it whose init_weights is weights_description().
+template <class Config>
+std::shared_ptr<const Config> described_by_checkpoint(std::shared_ptr<const Config> config) {
+  const std::string folder = weights_description(*config);
+  if (folder == config->init_weights) return config;
+  auto copy = std::make_shared<Config>(*config);
+  copy->init_weights = folder;
+  return copy;
+}
+
+std::string saved_config_path(const CommonConfig& config);  // run_dir/config.json
+// The JSON of this file, if `config` continues a run with a checkpoint; otherwise "". Throws for invalid JSON.
+std::string saved_config(const CommonConfig& config);
+// The text or number of the option GROUP.NAME in saved_config(); "" if it has none.
+std::string saved_option(const CommonConfig& config, const std::string& group, const std::string& name);
+
+}  // namespace godwit::apps
