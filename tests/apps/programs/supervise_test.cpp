@@ -140,6 +140,16 @@ TEST_F(Supervise, StopsMpirunWithASignalThatReachesTheRanks) {
   EXPECT_EQ(read_file(folder_ / "got"), "USR2\n");
 }
 
+// The program passes on the first of several signals at once, and a signal more than a second later.
+TEST_F(Supervise, SignalsAtOnceCountAsOne) {
+  const std::string traps = "trap 'echo TERM >> got' TERM\ntrap 'echo HUP >> got' HUP\ntrap 'echo INT >> got' INT\n";
+  const Outcome outcome =
+      supervise("", script(traps + "kill -HUP $PPID; kill -TERM $PPID; kill -INT $PPID\nsleep 1.2\n"
+                                   "kill -INT $PPID\nfor i in 1 2 3 4 5; do sleep 0.1; done\nexit 7") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+  EXPECT_EQ(read_file(folder_ / "got"), "HUP\nINT\n");
+}
+
 TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   const std::string options =
       "--delay 0.1 --restarts 1 --hosts a,b,c,d --min-hosts 2 --workers-per-node 2 --probe 'test -e up/{host}' ";
