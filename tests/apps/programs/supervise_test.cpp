@@ -113,6 +113,11 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   outcome = supervise("--hosts ,", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("--hosts: expects names of hosts"), std::string::npos) << outcome.err;
+  for (const std::string probe : {"--probe ''", "--probe '\"'"}) {
+    outcome = supervise("--hosts a " + probe, std::string("./nothing") + kResumes);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find("supervise: error: --probe"), std::string::npos) << outcome.err;
+  }
   outcome = supervise("", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("cannot be started"), std::string::npos) << outcome.err;
