@@ -19,7 +19,9 @@ def parameters(layers):
 
 
 def conv(inputs, outputs, kernel, side, bias=False):
-    """side: height and width of the output."""
+    """side: height and width of the output. Throws if the output is empty."""
+    if side < 1:
+        raise ValueError("the image is too small")
     weight = (outputs, kernel, kernel, inputs)
     return Layer([weight] + [(outputs,)] * bias, 2 * numel(weight) * side * side)
 

@@ -252,6 +252,9 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate above 0 such as 100mbit");
   expect_says(good + "--latency inf", "'inf': expected a number from 0 on");
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
+  expect_says(good + "--tflops 10", "--step-ms and --tflops both give the computation; leave one of them out");
+  expect_says(good + "--size 1", "--size 1: resnet50 needs larger images");
+  expect_says("--model vit_b_16 --batch 32 --step-ms 70 --size 15", "--size 15: vit_b_16 needs larger images");
   expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
   expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");
   write_file(folder_ / "hidden" / "matplotlib.py", "raise ImportError\n");
