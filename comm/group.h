@@ -52,6 +52,8 @@ class Group {
   virtual bool may_continue(bool stop) = 0;
   // Collective, after may_continue() has returned false: lets the ranks take steps again.
   void continue_steps();
+  // Whether a rank of the run has passed stop = true, which cannot be revoked. Not collective; peers learn of it soon.
+  virtual bool stop_requested(bool stop) = 0;
   virtual void forget_stop() = 0;                     // for continue_steps(), while no rank calls may_continue()
   // Time in collectives, including waiting for peers. With NCCL, only collectives that the GPU has finished count.
   double seconds() const { return seconds_; }

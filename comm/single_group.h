@@ -16,6 +16,7 @@ class SingleGroup : public Group {
   std::shared_ptr<void> busy() override { return nullptr; }
   std::chrono::steady_clock::time_point last_busy() override { return {}; }
   bool may_continue(bool stop) override { return !stop; }
+  bool stop_requested(bool stop) override { return stop_ = stop_ || stop; }
   void forget_stop() override {}
 
  protected:
@@ -25,6 +26,9 @@ class SingleGroup : public Group {
   void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view) override { out.copy_from(in); }
   void do_broadcast(const Tensor&, int, std::string_view) override {}
   void do_barrier(std::string_view) override {}
+
+ private:
+  bool stop_ = false;
 };
 
 }  // namespace godwit

@@ -19,7 +19,9 @@ def parameters(layers):
 
 
 def conv(inputs, outputs, kernel, side, bias=False):
-    """side: height and width of the output."""
+    """side: height and width of the output. Throws if the output is empty."""
+    if side < 1:
+        raise ValueError("the image is too small")
     weight = (outputs, kernel, kernel, inputs)
     return Layer([weight] + [(outputs,)] * bias, 2 * numel(weight) * side * side)
 
@@ -36,12 +38,13 @@ def attention(width, tokens):
     return Layer([], 4 * width * tokens * tokens)
 
 
-def resnet(side, classes, blocks, bottleneck=False, cifar=False):
-    """He et al. 2015, table 1; the CIFAR form of section 4.2 has shortcuts without parameters."""
+def resnet(side, classes, blocks, bottleneck=False, cifar=False, colors=3, stem=7):
+    """He et al. 2015, table 1; the CIFAR form of section 4.2 has shortcuts without parameters. stem: kernel of the first layer; 3: no pooling."""
     width = channels = 16 if cifar else 64
-    side = side if cifar else side // 2
-    layers = [conv(3, width, 3 if cifar else 7, side), norm(width)]
-    side = side if cifar else side // 2
+    small = cifar or stem == 3
+    side = side if small else side // 2
+    layers = [conv(colors, width, 3 if small else 7, side), norm(width)]
+    side = side if small else side // 2
     for stage, count in enumerate(blocks):
         for block in range(count):
             stride = 2 if stage > 0 and block == 0 else 1
@@ -58,9 +61,9 @@ def resnet(side, classes, blocks, bottleneck=False, cifar=False):
     return layers + [linear(channels, classes)]
 
 
-def vgg16(side, classes, batch_norm=False, cifar=False):
+def vgg16(side, classes, batch_norm=False, cifar=False, colors=3):
     """Simonyan and Zisserman 2014, table 1, column D."""
-    layers, channels = [], 3
+    layers, channels = [], colors
     for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(count):
             layers += [conv(channels, width, 3, side, bias=True)] + [norm(width)] * batch_norm
@@ -71,23 +74,25 @@ def vgg16(side, classes, batch_norm=False, cifar=False):
     return layers + [linear(channels * 49, 4096), linear(4096, 4096), linear(4096, classes)]
 
 
-def vit(side, classes, width):
+def vit(side, classes, width, depth=12, patch=16, colors=3):
     """Dosovitskiy et al. 2020, table 1: 12 layers, patches of 16 × 16."""
-    patches = (side // 16) ** 2
+    patches = (side // patch) ** 2
     tokens = patches + 1
-    layers = [Layer([(1, 1, width)], 0), conv(3, width, 16, side // 16, bias=True), Layer([(1, tokens, width)], 0)]
-    for _ in range(12):
+    layers = [Layer([(1, 1, width)], 0), conv(colors, width, patch, side // patch, bias=True), Layer([(1, tokens, width)], 0)]
+    for _ in range(depth):
         layers += [norm(width), linear(width, 3 * width, tokens), attention(width, tokens), linear(width, width, tokens)]
         layers += [norm(width), linear(width, 4 * width, tokens), linear(4 * width, width, tokens)]
     return layers + [norm(width), linear(width, classes)]
 
 
-def bert(tokens, words, depth, width, pretraining=False):
-    """Devlin et al. 2018, section 3; sizes below base: Turc et al. 2019. With the head of SQuAD, or of pre-training."""
+def bert(tokens, words, depth, width, pretraining=False, labels=0):
+    """Devlin et al. 2018, section 3; sizes below base: Turc et al. 2019. With the head of SQuAD, of pre-training, or of classification if labels > 0."""
     layers = [Layer([(words, width), (512, width), (2, width)], 0), norm(width)]
     for _ in range(depth):
         layers += [linear(width, width, tokens)] * 3 + [attention(width, tokens), linear(width, width, tokens), norm(width)]
         layers += [linear(width, 4 * width, tokens), linear(4 * width, width, tokens), norm(width)]
+    if labels:
+        return layers + [linear(width, width), linear(width, labels)]
     if not pretraining:
         return layers + [linear(width, 2, tokens)]
     masked = round(0.15 * tokens)  # the decoder of masked words computes with the weights of the embedding
@@ -188,6 +193,36 @@ def add_saved(folder, tokens):
                        config.get("num_local_experts", 0), config.get("num_experts_per_tok", 2))
     names = [f"bert_{size}" for size in BERT_SIZES if kind == "bert" and BERT_SIZES[size] == (depth, width)]
     return names[0] if names else name
+
+
+def set_saved(name, folder, config):
+    """Replaces the sizes of a model in TABLE, except the number of classes or words, by those of the run in a folder."""
+    builder, size, classes, *rest = TABLE[name]
+    network, data = config["model"], config["data"]
+    size = data.get("crop") or data.get("length") or size
+    if builder is lstm:
+        embedding, hidden, tied = network["embedding"], network["hidden"], network["tied"]
+        rest = [embedding, [hidden] * (network["layers"] - 1) + [embedding if tied else hidden], tied]
+    elif builder is bert and config.get("task") == "classify":
+        rest = [*rest[:2], False, saved_shapes(folder / "model" / "model.safetensors")["classifier.bias"][0]]
+    elif builder in (resnet, vgg16, vit):
+        shapes = saved_shapes(folder / "weights.safetensors")
+        if builder is vit:
+            width, colors, patch, _ = shapes["conv_proj.weight"]
+            depth = sum(shape == [3 * width, width] for shape in shapes.values())
+            size, rest = patch * math.isqrt(shapes["encoder.pos_embedding"][1] - 1), [width, depth, patch, colors]
+        elif builder is vgg16:
+            rest = [*(rest + [False, False])[:2], shapes["features.0.weight"][1]]
+        elif builder is resnet:
+            rest = [*(rest + [False, False])[:3], shapes["conv1.weight"][1], shapes["conv1.weight"][2]]
+    TABLE[name] = (builder, size, classes, *rest)
+
+
+def saved_shapes(path):
+    """The shapes of the tensors in a safetensors file, by name."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
 
 
 def model(name, size=None, classes=None):

@@ -115,7 +115,7 @@ void ImageTask::average_buffers() {
   if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
 }
 
-Evaluation ImageTask::evaluate(const ReadParameters& read) {
+Evaluation ImageTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
   NoGrad no_grad;
   model_->train(false);
   test_.start_epoch(0);
@@ -123,6 +123,7 @@ Evaluation ImageTask::evaluate(const ReadParameters& read) {
   double images = 0;
   read([&] {
     while (auto batch = test_.next()) {
+      check_stop();
       const Var logits = model_->forward(Var(batch->images));
       const double samples = static_cast<double>(batch->labels.numel());
       losses.add(ops::softmax_cross_entropy(logits, batch->labels).value(), samples);

@@ -14,7 +14,7 @@ class ClassifyTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "sentences"; }
-  Evaluation evaluate(const ReadParameters& read) override;  // test_loss, test_accuracy
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;  // test_loss, test_accuracy
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
@@ -27,10 +27,10 @@ Forward ClassifyTask::loss(const data::TextBatch& batch, const DropoutContext* r
           .answers = static_cast<double>(batch.labels.numel())};
 }
 
-Evaluation ClassifyTask::evaluate(const ReadParameters& read) {
+Evaluation ClassifyTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
   DeviceSum losses, correct;
   double sentences = 0;
-  for_test_batches(read, [&](const data::TextBatch& batch) {
+  for_test_batches(read, check_stop, [&](const data::TextBatch& batch) {
     const Forward result = loss(batch, nullptr);
     losses.add(result.loss.value(), result.answers);
     correct.add(result.correct);

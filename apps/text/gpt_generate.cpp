@@ -63,13 +63,14 @@ std::string printable_lines(const std::string& text) {
   return result;
 }
 
-std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config) {
+std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config,
+                        const std::function<void()>& after_token) {
   const std::vector<int32_t> start = start_of_text(tokenizer);
   if (start.empty() || config.generate.tokens == 0) return "";
   std::vector<int32_t> ends;
   if (const auto end = tokenizer.end_of_text()) ends = {*end};
-  return tokenizer.decode(
-      generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config), ends));
+  return tokenizer.decode(generate(model, start, config.generate.tokens, tokenizer.size(), sample_options(config), ends,
+                                   [&](int32_t) { after_token(); }));
 }
 
 void continue_prompt(const GptConfig& config) {

@@ -1,5 +1,6 @@
 // Generated text: samples at evaluations, and --generate.
 #pragma once
+#include <functional>
 #include <string>
 
 #include "apps/text/gpt_config.h"
@@ -9,8 +10,9 @@
 namespace godwit::apps {
 
 // A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is none; "" if the
-// tokenizer has neither.
-std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config);
+// tokenizer has neither. Calls `after_token` after each token.
+std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config,
+                        const std::function<void()>& after_token);
 
 // The text with control characters escaped, except line feeds.
 std::string printable_lines(const std::string& text);

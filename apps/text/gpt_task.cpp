@@ -143,13 +143,14 @@ Forward GptTask::forward_loaded() {
   return {.loss = loss(*loaded_, &run), .samples = static_cast<double>(loaded_->predictions)};
 }
 
-Evaluation GptTask::evaluate(const ReadParameters& read) {
+Evaluation GptTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
   const NoGrad no_grad;
   DeviceSum losses;
   double predictions = 0, bytes = 0;
   valid_.start_epoch(0);
   read([&] {
     while (const std::optional<data::TokenBatch> batch = valid_.next()) {
+      check_stop();
       const auto count = static_cast<double>(batch->predictions);
       losses.add(loss(*batch, nullptr).value(), count);
       predictions += count;
@@ -167,7 +168,7 @@ Evaluation GptTask::evaluate(const ReadParameters& read) {
   read([&] {
     if (comm_.rank != 0 || !std::isfinite(val_loss)) return;
     const auto busy = comm_.world->busy();  // the other ranks wait
-    sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_));
+    sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_, check_stop));
     if (!sample_.empty()) result.below = "sample:\n" + sample_ + "\n";
   });
   return result;

@@ -138,13 +138,14 @@ Forward LanguageTask::forward_loaded() {
   return loss(*loaded_, {config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)});
 }
 
-std::pair<double, double> LanguageTask::sum_of_losses(data::TokenWindows& windows) {
+std::pair<double, double> LanguageTask::sum_of_losses(data::TokenWindows& windows, const CheckStop& check_stop) {
   DeviceSum losses;
   double predictions = 0;
   if (windows.streams() == 0) return {0, 0};
   windows.start();
   const LstmLanguageModel::State state = model_->zero_state(windows.streams());
   while (const std::optional<data::TokenWindow> window = windows.next()) {
+    check_stop();
     const LstmLanguageModel::Output out = model_->forward(window->ids, state);
     carry_state(out.state, state);
     const double count = static_cast<double>(window->predictions);
@@ -154,12 +155,12 @@ std::pair<double, double> LanguageTask::sum_of_losses(data::TokenWindows& window
   return {losses.sum(), predictions};
 }
 
-Evaluation LanguageTask::evaluate(const ReadParameters& read) {
+Evaluation LanguageTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
   const NoGrad no_grad;
   std::pair<double, double> valid, test;  // sum of the losses, number of predictions
   read([&] {
-    valid = sum_of_losses(valid_);
-    if (test_) test = sum_of_losses(*test_);
+    valid = sum_of_losses(valid_, check_stop);
+    if (test_) test = sum_of_losses(*test_, check_stop);
   });
   const Tensor sums = cpu_tensor<double>({valid.first, valid.second, test.first, test.second});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");

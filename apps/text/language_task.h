@@ -33,13 +33,14 @@ class LanguageTask : public Task {
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
   // val_loss, perplexity, and, with a test text, test_loss, test_perplexity
-  Evaluation evaluate(const ReadParameters& read) override;
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
 
  private:
   data::TokenWindow next(int64_t micro_batch);
   Forward loss(const data::TokenWindow& window, const DropoutContext& run);
-  std::pair<double, double> sum_of_losses(data::TokenWindows& windows);  // and the number of predictions
+  std::pair<double, double> sum_of_losses(data::TokenWindows& windows,
+                                          const CheckStop& check_stop);  // and the number of predictions
 
   const LanguageConfig& config_;
   const LanguageData& data_;

@@ -14,7 +14,8 @@ class PretrainTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "samples"; }
-  Evaluation evaluate(const ReadParameters& read) override;  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
+  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
@@ -31,7 +32,7 @@ Forward PretrainTask::loss(const data::TextBatch& batch, const DropoutContext* r
           .answers = static_cast<double>(batch.masked_labels.numel())};
 }
 
-Evaluation PretrainTask::evaluate(const ReadParameters& read) {
+Evaluation PretrainTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
   struct Sums {
     DeviceSum losses, correct;
     double answers = 0;
@@ -42,7 +43,7 @@ Evaluation PretrainTask::evaluate(const ReadParameters& read) {
       answers += rows;
     }
   } words, sentences;
-  for_test_batches(read, [&](const data::TextBatch& batch) {
+  for_test_batches(read, check_stop, [&](const data::TextBatch& batch) {
     const BertForPreTraining::Output out = output(batch, nullptr);
     words.add(out.prediction_logits, batch.masked_labels);
     sentences.add(out.next_sentence_logits, batch.labels);

@@ -20,7 +20,7 @@ class SquadTask : public TextTask {
 
   std::string unit() const override { return "windows"; }
   // em and f1 of the official evaluation, in percent, on rank 0
-  Evaluation evaluate(const ReadParameters& read) override;
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void write_evaluation(const std::string& run_dir, int64_t /*step*/) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);
     data::write_nbest(run_dir + "/nbest_predictions.json", answers_);
@@ -29,7 +29,7 @@ class SquadTask : public TextTask {
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;
   // Collective: candidates of the windows of all ranks.
-  std::vector<data::Candidate> candidates(const ReadParameters& read);
+  std::vector<data::Candidate> candidates(const ReadParameters& read, const CheckStop& check_stop);
 
   std::vector<data::QuestionAnswers> answers_;  // answers of the last evaluation; on rank 0
 };
@@ -55,11 +55,11 @@ Forward SquadTask::loss(const data::TextBatch& batch, const DropoutContext* run)
           .answers = 2 * static_cast<double>(rows)};
 }
 
-std::vector<data::Candidate> SquadTask::candidates(const ReadParameters& read) {
+std::vector<data::Candidate> SquadTask::candidates(const ReadParameters& read, const CheckStop& check_stop) {
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
   const data::AnswerOptions options{.best = config_.data.n_best, .longest = config_.data.max_answer};
   std::vector<data::Candidate> own;
-  for_test_batches(read, [&](const data::TextBatch& batch) {
+  for_test_batches(read, check_stop, [&](const data::TextBatch& batch) {
     const Tensor logits = net<BertForQuestionAnswering>().forward(input_of(batch)).value().to(kCpu);
     const int64_t length = batch.ids.dim(1);
     for (size_t i = 0; i < batch.samples.size(); ++i) {
@@ -80,8 +80,8 @@ std::vector<data::Candidate> SquadTask::candidates(const ReadParameters& read) {
   return all;
 }
 
-Evaluation SquadTask::evaluate(const ReadParameters& read) {
-  std::vector<data::Candidate> all = candidates(read);
+Evaluation SquadTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {
+  std::vector<data::Candidate> all = candidates(read, check_stop);
   if (comm_.rank != 0) return {};
   const auto& features = static_cast<const data::SquadFeatures&>(*data_.test);
   answers_ =

@@ -94,11 +94,15 @@ Forward TextTask::forward_loaded() {
   return loss_with({config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)}, *fetched_);
 }
 
-void TextTask::for_test_batches(const ReadParameters& read, const std::function<void(const data::TextBatch&)>& f) {
+void TextTask::for_test_batches(const ReadParameters& read, const CheckStop& check_stop,
+                                const std::function<void(const data::TextBatch&)>& f) {
   const NoGrad no_grad;
   test_.start_epoch(0);
   read([&] {
-    while (const std::optional<data::TextBatch> batch = test_.next()) f(*batch);
+    while (const std::optional<data::TextBatch> batch = test_.next()) {
+      check_stop();
+      f(*batch);
+    }
   });
 }
 

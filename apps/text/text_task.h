@@ -40,7 +40,8 @@ class TextTask : public Task {
     return static_cast<const Net&>(*model_);
   }
   // Collective: calls f without gradients. f may read parameters; it must not communicate.
-  void for_test_batches(const ReadParameters& read, const std::function<void(const data::TextBatch&)>& f);
+  void for_test_batches(const ReadParameters& read, const CheckStop& check_stop,
+                        const std::function<void(const data::TextBatch&)>& f);
 
   const TextConfig& config_;
   const TextData& data_;

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 
 namespace godwit::apps {
@@ -28,8 +30,11 @@ struct Texts {
 Texts texts[2], silence;
 std::atomic<const Texts*> current{nullptr};
 std::atomic<int> received{0};
+std::atomic<int64_t> received_at{0};  // time of the first signal in nanoseconds; 0: none
+constexpr int64_t kTogether = 1'000'000'000;
 std::atomic<bool> wants_checkpoint{false};
-static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+static_assert(std::atomic<const Texts*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+              std::atomic<int64_t>::is_always_lock_free);
 
 void say(const Text& text) {
   const int error = errno;
@@ -38,17 +43,25 @@ void say(const Text& text) {
   errno = error;
 }
 
+int64_t monotonic_ns() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 void on_checkpoint_signal(int) { wants_checkpoint.store(true); }
 
 void on_signal(int signal) {
   const Texts* said = current.load();
-  int none = 0;
-  if (received.compare_exchange_strong(none, signal)) {
+  int64_t first = 0;
+  const int64_t now = monotonic_ns();
+  if (received_at.compare_exchange_strong(first, now)) {
+    received.store(signal);
     for (size_t i = 0; i < std::size(kCaught); ++i)
       if (kCaught[i].signal == signal) say(said->asked[i]);
     return;
   }
-  if (signal == SIGHUP || signal == SIGUSR2) return;
+  if (signal == SIGHUP || signal == SIGUSR2 || now - first < kTogether) return;
   say(said->ended);
   ::_exit(128 + signal);
 }
@@ -69,6 +82,7 @@ void catch_interrupts(const std::string& asked, const std::string& ended) {
   put(next->ended, ended);
   current.store(next);
   received.store(0);
+  received_at.store(0);
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

@@ -1,5 +1,5 @@
-// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGUSR2: the first signal asks the run to stop and save; the second ends the
-// process immediately. SIGUSR1 asks for a checkpoint.
+// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGUSR2: the first signal asks the run to stop and save; a second one, at
+// least one second later, ends the process immediately. SIGUSR1 asks for a checkpoint.
 #pragma once
 #include <string>
 
@@ -7,9 +7,10 @@ namespace godwit::apps {
 
 // Installs handlers. The first signal is recorded and prints its name and `asked` on stderr as one line ("SIGTERM:
 // stops soon"). The second prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C), without
-// running destructors. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP twice,
-// and so is a SIGUSR2, which launchers pass on to every process. Empty texts print nothing. SIGHUP stays ignored if it
-// was ignored before (nohup). Calling again replaces the texts and clears the recorded signal.
+// running destructors. Signals within one second of the first are ignored, because batch systems and terminals send
+// several signals at once. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP
+// twice, and so is a SIGUSR2, which launchers pass on to every process. Empty texts print nothing. SIGHUP stays ignored
+// if it was ignored before (nohup). Calling again replaces the texts and clears the recorded signal.
 void catch_interrupts(const std::string& asked, const std::string& ended);
 
 void silence_interrupts();  // signals remain caught, but print nothing from now on

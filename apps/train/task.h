@@ -42,6 +42,9 @@ struct Evaluation {
 // Collective: calls f, which may read the parameters but must not communicate. See DataParallel::read_parameters().
 using ReadParameters = std::function<void(const std::function<void()>& f)>;
 
+// Called before each batch of an evaluation, within f of ReadParameters. Throws if a stop signal ends the evaluation.
+using CheckStop = std::function<void()>;
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -66,7 +69,7 @@ class Task {
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
   // Collective: evaluates the current model. Parameters are read in `read` only, which all ranks call equally often.
-  virtual Evaluation evaluate(const ReadParameters& read) = 0;
+  virtual Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) = 0;
   // On rank 0: writes files of the last evaluate(), which followed `step`. Replaces results of an interrupted run for
   // this step and later ones.
   virtual void write_evaluation(const std::string& /*run_dir*/, int64_t /*step*/) {}

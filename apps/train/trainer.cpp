@@ -13,6 +13,8 @@
 namespace godwit::apps {
 namespace {
 
+struct Abandoned {};  // thrown in an evaluation after a stop signal
+
 // Drops the micro-batches at the end of an epoch that do not fill a step.
 int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
   check(config.accumulation <= batches, "accumulation: ", config.accumulation,
@@ -71,11 +73,11 @@ Evaluation Trainer::run(Progress& progress) {
   if (first_step_ > 0 && evaluates() && evaluated_step_ != step_) evaluate_epoch(last, progress);
   if (step_ < total_steps_)
     task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
-  for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_; ++e) {
+  for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_ && !stopped_; ++e) {
     task_.model().train();
     if (step_ % steps_per_epoch_ == 0) accumulator_ = StepAccumulator();
-    for (int64_t s = step_ % steps_per_epoch_;
-         s < steps_per_epoch_ && step_ < total_steps_ && (step_ == first_step_ || may_continue(progress)); ++s) {
+    for (int64_t s = step_ % steps_per_epoch_; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
+      if (stopped_ || (step_ != first_step_ && !may_continue(progress))) break;
       const auto begun = Clock::now();
       trace_->begin_step(++step_);
       train_step(progress);
@@ -98,8 +100,10 @@ Evaluation Trainer::run(Progress& progress) {
     evaluate_epoch(last, progress);
   }
   if (stopped_ && saved_step_ < step_ && step_ > first_step_) checkpoint(progress);
+  if (!stopped_ && saved_step_ < step_ && any_rank(take_checkpoint_signal(), "checkpoint/all_reduce"))
+    checkpoint(progress);
   finish_checkpoint(progress);
-  if (accumulator_.steps > 0 && stopped_) report(progress);
+  if (accumulator_.steps > 0 && stopped_ && step_ > first_step_) report(progress);
   if (stopped_) synchronize_for_eval();
   if (checks_replicas()) check_replicas();
   save(last, progress);
@@ -110,11 +114,18 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
   finish_checks();
   const ProfileRange range("evaluation", -1, ProfileRange::Of::run);
   const auto before = Clock::now();
-  last = evaluate();
+  const std::optional<Evaluation> result = evaluate();
   evaluating_s_ += seconds_since(before);
   accumulator_.since += Clock::now() - before;
   task_.model().train();
   notice_convolutions(progress);
+  if (!result) {
+    stopped_ = true;
+    if (leader())
+      progress.line(detail::concat("the evaluation after step ", step_, " is abandoned; --resume repeats it"));
+    return;
+  }
+  last = *result;
   // The loss comes first. Perplexities may overflow.
   if (const auto all = figures(last); !all.empty())
     check(std::isfinite(all.front().second), "step ", step_, ": ", all.front().first, " is ", all.front().second,
@@ -135,9 +146,7 @@ void Trainer::check_replicas() {
 bool Trainer::may_continue(Progress& progress) {
   const auto ends = [&] { return interrupted() != 0 || !write_error_.empty(); };
   if (comm_.world->may_continue(ends() || wants_checkpoint()) || !replica_->synchronized()) return true;
-  const Tensor ending = cpu_tensor<double>({ends() ? 1.0 : 0.0});
-  comm_.world->all_reduce(ending, Reduce::sum, "stop/all_reduce");
-  if (ending.item(0) > 0) {
+  if (any_rank(ends(), "stop/all_reduce")) {
     stopped_ = true;
     return false;
   }
@@ -146,6 +155,12 @@ bool Trainer::may_continue(Progress& progress) {
   checkpoint_due_ = true;
   checkpoint_if_due(progress);
   return true;
+}
+
+bool Trainer::any_rank(bool own, std::string_view phase) {
+  const Tensor count = cpu_tensor<double>({own ? 1.0 : 0.0});
+  comm_.world->all_reduce(count, Reduce::sum, phase);
+  return count.item(0) > 0;
 }
 
 void Trainer::notice_convolutions(Progress& progress) {
@@ -300,12 +315,31 @@ void Trainer::synchronize_for_eval() {
   ema_->swap();
 }
 
-Evaluation Trainer::evaluate() {
+// Ranks may have different numbers of batches. After a stop signal to any rank, each rank leaves its batches, and the
+// ranks agree in the collective that follows.
+std::optional<Evaluation> Trainer::evaluate() {
   synchronize_for_eval();
   if (ema_) ema_->swap();
-  const Evaluation result = task_.evaluate([&](const std::function<void()>& f) {
-    replica_->read_parameters(f, /*rounded=*/!ema_);  // averages are not rounded
-  });
+  const auto read = [&](const std::function<void()>& f) {
+    bool abandons = false;
+    const auto f_or_stop = [&] {
+      try {
+        f();
+      } catch (const Abandoned&) {
+        abandons = true;
+      }
+    };
+    replica_->read_parameters(f_or_stop, /*rounded=*/!ema_);  // averages are not rounded
+    if (any_rank(abandons, "evaluation/stop")) throw Abandoned();
+  };
+  const auto check_stop = [&] {
+    if (comm_.world->stop_requested(interrupted() != 0)) throw Abandoned();
+  };
+  std::optional<Evaluation> result;
+  try {
+    result = task_.evaluate(read, check_stop);
+  } catch (const Abandoned&) {
+  }
   if (ema_) ema_->swap();
   return result;
 }

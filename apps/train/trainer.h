@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,8 @@ class Trainer {
 
   // Trains to the end and returns the last evaluation. Rank 0 writes the run directory and reports to `progress`. If a
   // rank is interrupted or metrics cannot be written, all ranks stop after the same step (the current step of some
-  // rank) and save without evaluating. Throws at the end if files could not be written.
+  // rank) and save without evaluating. An interrupt ends an evaluation before its next batch.
+  // Throws at the end if files could not be written.
   Evaluation run(Progress& progress);
   bool stopped() const { return stopped_; }  // whether the run stopped before its end
 
@@ -54,6 +56,7 @@ class Trainer {
   Rows rows() const;  // printed at the start of the run
   // Whether to go on with the next step or evaluation; sets stopped_. Saves a checkpoint if wants_checkpoint().
   bool may_continue(Progress& progress);
+  bool any_rank(bool own, std::string_view phase);  // collective: whether `own` is true on a rank
   void train_step(Progress& progress);
   void notice_convolutions(Progress& progress);
   // Runs all micro-batches of a step. Returns the times of the computing thread, including its own communication.
@@ -92,10 +95,11 @@ class Trainer {
     const int64_t every = task_.evaluate_every();
     return ends_epoch() || (every > 0 && step_ % every == 0);
   }
-  void evaluate_epoch(Evaluation& last, Progress& progress);
+  void evaluate_epoch(Evaluation& last, Progress& progress);  // sets stopped_ if a stop signal ends the evaluation
   CheckpointExtras extras() const;
   void synchronize_for_eval();  // brings replicas and averages to the state that is evaluated and saved
-  Evaluation evaluate();        // with the averaged weights if enabled
+  // With the averaged weights if enabled. Null: a stop signal came to a rank.
+  std::optional<Evaluation> evaluate();
   std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
   std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;  // as in metrics.jsonl
   void report(const Evaluation& result, Progress& progress);

@@ -42,7 +42,7 @@ void Trainer::open_run(Progress& progress) {
   const std::string more = uses_mpi(config_)
                                ? "if another rank has died, the launcher ends this rank before it can save"
                                : "a second signal ends the run at once";
-  catch_interrupts("stopping after the current step to save the weights; " + more,
+  catch_interrupts("stopping after the current step or batch of an evaluation to save the weights; " + more,
                    "ended without saving; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));
   if (!resumed_.empty())

@@ -73,7 +73,7 @@ std::string ControlChannel::defect(const Notice& notice, const MPI_Status& statu
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != sizeof(Notice)) return detail::concat(bytes, " bytes, expected ", sizeof(Notice));
   if (notice.rank != status.MPI_SOURCE) return detail::concat("it names rank ", notice.rank, " as its sender");
-  if (notice.kind < Kind::failed || notice.kind > Kind::steps)
+  if (notice.kind < Kind::failed || notice.kind > Kind::stop)
     return detail::concat("its kind is ", static_cast<int32_t>(notice.kind));
   if (!std::memchr(notice.text, 0, sizeof(notice.text))) return "its text is not terminated";
   return {};
@@ -89,6 +89,8 @@ void ControlChannel::take(const Notice& notice) {
     if (!steps_[rank]) steps_[rank] = INT64_MAX;  // it has begun all of its steps
   } else if (notice.kind == Kind::busy) {
     if (notice.rank != rank_) last_busy_ = Clock::now();
+  } else if (notice.kind == Kind::stop) {
+    stop_requested_ = true;
   } else {
     steps_[rank] = notice.steps;
     send_steps();
@@ -147,6 +149,12 @@ std::optional<bool> ControlChannel::may_continue(bool stop) {
   }
   ++begun_;
   return true;
+}
+
+bool ControlChannel::stop_requested(bool stop) {
+  std::lock_guard lock(mutex_);
+  if (stop && !stop_requested_) send(Kind::stop);
+  return stop_requested_;
 }
 
 void ControlChannel::forget_stop() {

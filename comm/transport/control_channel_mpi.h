@@ -29,6 +29,7 @@ class ControlChannel {
   // Group::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps it has begun.
   // Every other rank answers with its own number when it polls. All ranks stop after the largest number.
   std::optional<bool> may_continue(bool stop);
+  bool stop_requested(bool stop);  // Group::stop_requested()
   void forget_stop();  // Group::continue_steps(); after all ranks have decided, before any takes a step
 
   std::map<int, std::string> failures() const;  // known reasons, by rank
@@ -41,7 +42,7 @@ class ControlChannel {
   bool all_finished() const;
 
  private:
-  enum class Kind : int32_t { failed, finished, busy, steps };
+  enum class Kind : int32_t { failed, finished, busy, steps, stop };
   struct Notice {
     Kind kind;
     int32_t rank;
@@ -70,6 +71,7 @@ class ControlChannel {
   std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and the time of the detection
   int64_t begun_ = 0;                          // steps of this rank
   std::vector<std::optional<int64_t>> steps_;  // as answered by each rank
+  bool stop_requested_ = false;
 };
 
 }  // namespace godwit

@@ -110,6 +110,11 @@ bool MpiGroup::may_continue(bool stop) {
   }
 }
 
+bool MpiGroup::stop_requested(bool stop) {
+  check_failure("stop");
+  return members_.world->control.stop_requested(stop);
+}
+
 void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
 
 // Reduce-scatter: sends each rank its part of `in`, and writes the sum over all ranks of this rank's part, in rank

@@ -13,6 +13,7 @@ class MpiGroup : public Group {
   std::shared_ptr<void> busy() override;
   std::chrono::steady_clock::time_point last_busy() override;
   bool may_continue(bool stop) override;
+  bool stop_requested(bool stop) override;
   void forget_stop() override;
 
  protected:

@@ -48,6 +48,7 @@ class NcclGroup : public Group {
   std::shared_ptr<void> busy() override { return host().busy(); }
   Clock::time_point last_busy() override { return host().last_busy(); }
   bool may_continue(bool stop) override { return host().may_continue(stop); }
+  bool stop_requested(bool stop) override { return host().stop_requested(stop); }
   void forget_stop() override { host().forget_stop(); }
   bool kernels_wait() const override { return true; }
 

@@ -1,6 +1,7 @@
 #include "comm/transport/local.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <optional>
 #include <thread>
@@ -74,6 +75,11 @@ class World {
     return true;
   }
 
+  bool stop_requested(bool stop) {
+    if (stop) stop_requested_ = true;
+    return stop_requested_;
+  }
+
   void forget_stop() {
     const std::lock_guard lock(mutex_);
     last_step_.reset();
@@ -93,6 +99,7 @@ class World {
   std::string reason_;
   std::vector<int64_t> begun_;  // calls of may_continue() that returned true, by rank
   std::optional<int64_t> last_step_;
+  std::atomic<bool> stop_requested_ = false;
 };
 
 class LocalGroup : public Group {
@@ -112,6 +119,7 @@ class LocalGroup : public Group {
   }
   std::chrono::steady_clock::time_point last_busy() override { return world_->busy().last(); }
   bool may_continue(bool stop) override { return world_->may_continue(world_rank_, stop); }
+  bool stop_requested(bool stop) override { return world_->stop_requested(stop); }
   void forget_stop() override { world_->forget_stop(); }
 
  protected:

@@ -27,6 +27,7 @@ class WaitingGroup : public Group {
   std::shared_ptr<void> busy() override { return host_->busy(); }
   std::chrono::steady_clock::time_point last_busy() override { return host_->last_busy(); }
   bool may_continue(bool stop) override { return host_->may_continue(stop); }
+  bool stop_requested(bool stop) override { return host_->stop_requested(stop); }
   void forget_stop() override { host_->forget_stop(); }
 
  protected:

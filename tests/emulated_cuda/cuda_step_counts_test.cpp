@@ -84,7 +84,7 @@ class CountedTask : public Task {
   }
   Forward forward_loaded() override { return task_->forward_loaded(); }
   void average_buffers() override { task_->average_buffers(); }
-  Evaluation evaluate(const ReadParameters&) override { return {.loss = 0, .metrics = {}, .text = ""}; }
+  Evaluation evaluate(const ReadParameters&, const CheckStop&) override { return {.loss = 0, .metrics = {}, .text = ""}; }
   void save(const std::string&, const std::string&) override {}
 
  private:
@@ -124,7 +124,7 @@ class ResNetTask : public Task {
             .answers = images,
             .samples = images};
   }
-  Evaluation evaluate(const ReadParameters&) override { return {}; }
+  Evaluation evaluate(const ReadParameters&, const CheckStop&) override { return {}; }
   void save(const std::string&, const std::string&) override {}
 
  private:

@@ -122,6 +122,7 @@ class SleepingGroup : public Group {
   std::shared_ptr<void> busy() override { return nullptr; }
   std::chrono::steady_clock::time_point last_busy() override { return {}; }
   bool may_continue(bool) override { return true; }
+  bool stop_requested(bool stop) override { return stop; }
   void forget_stop() override {}
 
  protected:

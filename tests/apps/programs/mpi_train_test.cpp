@@ -282,8 +282,8 @@ TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
       << outcome.err;
   EXPECT_FALSE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_EQ(outcome.says("SIGTERM: "),
-            outcome.says("SIGTERM: stopping after the current step to save the weights; if another rank has died, the "
-                         "launcher ends this rank before it can save\n"))
+            outcome.says("SIGTERM: stopping after the current step or batch of an evaluation to save the weights; if "
+                         "another rank has died, the launcher ends this rank before it can save\n"))
       << outcome.err;
 }
 

@@ -214,6 +214,34 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_EQ(predicted("--run run --model resnet50 --step-ms 70 --methods birder")["computation_s"], 0.07);
 }
 
+// The images of the run have one channel.
+TEST_F(Predict, TakesTheSizesOfTheRun) {
+  TrainResnet::SetUp();
+  const auto expect_its_parameters = [&] {
+    const json summary = json::parse(read_file(run_dir() / "summary.json"));
+    EXPECT_EQ(predicted("--run run --nodes 2 --methods dense")["parameters"], summary["parameters"]);
+    return summary;
+  };
+  for (const char* model : {"resnet20", "resnet18 --set model.small_stem=true",
+                            "vit_tiny --set model.layers=1 --set model.patch_size=2"}) {
+    done(std::string("--batch 2 --max-steps 2 --set log_every=1 --set checkpoint.at_end=false --model ") + model);
+    expect_its_parameters();
+  }
+  std::filesystem::remove_all(run_dir());
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "word" + std::to_string(i * i % 97) + (i % 10 == 9 ? "\n\n" : " ");
+  write_file(folder_ / "text.txt", text);
+  const std::string line = "cd " + folder_.string() + " && " GODWIT_BINARY_DIR "/train_lm --data text.txt --batch 2" +
+                           " --length 5 --set data.vocab_size=20 --set data.hold_out=10 --set model.hidden=16" +
+                           " --set model.embedding=8 --set model.layers=3 --max-steps 2 --set log_every=1" +
+                           " --run-dir run >out 2>err </dev/null";
+  ASSERT_EQ(std::system(line.c_str()), 0) << read_file(folder_ / "err");
+  json summary = expect_its_parameters();
+  summary["parameters"] = summary["parameters"].get<int>() + 1;
+  write_file(run_dir() / "summary.json", summary.dump());
+  expect_says("--run run", " parameters, which no number of classes or words of lstm_small gives; use --model");
+}
+
 TEST_F(Predict, RefusesBadInput) {
   const std::string good = "--model resnet50 --batch 32 --step-ms 70 ";
   expect_says("--model resnet_50 --batch 32 --step-ms 70", "there is no model 'resnet_50'; did you mean 'resnet50'?");
@@ -224,6 +252,9 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate above 0 such as 100mbit");
   expect_says(good + "--latency inf", "'inf': expected a number from 0 on");
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
+  expect_says(good + "--tflops 10", "--step-ms and --tflops both give the computation; leave one of them out");
+  expect_says(good + "--size 1", "--size 1: resnet50 needs larger images");
+  expect_says("--model vit_b_16 --batch 32 --step-ms 70 --size 15", "--size 15: vit_b_16 needs larger images");
   expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
   expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");
   write_file(folder_ / "hidden" / "matplotlib.py", "raise ImportError\n");

@@ -97,21 +97,42 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   Outcome outcome = supervise("", train_ + kResumes + " --lr much");
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  write_file(folder_ / "never.json", R"({"checkpoint": {"every": 0, "keep": 3}})");
   for (const std::string command :
        {"--run-dir run --checkpoint-every 10", "--run-dir run --resume auto", "--checkpoint-every 10 --resume auto",
-        "--run-dir run --checkpoint-every 10 --resume run"}) {
+        "--run-dir run --checkpoint-every 10 --resume run", "--run-dir run --checkpoint-every 0 --resume auto",
+        "--run-dir run --checkpoint-every 0min --resume auto",
+        "--run-dir run --checkpoint-every 10 --resume auto --set checkpoint.every=0",
+        "--run-dir run --config never.json --resume auto"}) {
     outcome = supervise("", train_ + " " + command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
-    EXPECT_NE(outcome.err.find("the command needs --run-dir DIR, --checkpoint-every N|Nmin and --resume auto"),
+    EXPECT_NE(outcome.err.find("the command needs --run-dir DIR, --checkpoint-every N|Nmin above 0 and --resume auto"),
               std::string::npos)
         << outcome.err;
   }
   outcome = supervise("--hosts ,", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("--hosts: expects names of hosts"), std::string::npos) << outcome.err;
+  for (const std::string probe : {"--probe ''", "--probe '\"'"}) {
+    outcome = supervise("--hosts a " + probe, std::string("./nothing") + kResumes);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find("supervise: error: --probe"), std::string::npos) << outcome.err;
+  }
   outcome = supervise("", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("cannot be started"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Supervise, FindsTheIntervalOfCheckpointsInAllOptions) {
+  write_file(folder_ / "often.json", R"({"checkpoint": {"every": "10min"}})");
+  for (const std::string interval : {"--set checkpoint.every=10", "--set=checkpoint.every=10", "--config often.json",
+                                     "--checkpoint-every=0 --set checkpoint.every=5min"}) {
+    const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto " + interval);
+    EXPECT_EQ(outcome.exit_code, 0) << interval << ": " << outcome.err;
+  }
+  const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto --config gone.json");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--config gone.json: "), std::string::npos) << outcome.err;
 }
 
 // A signal to the supervisor: the run saves a checkpoint, ends, and is not started again.
@@ -138,6 +159,16 @@ TEST_F(Supervise, StopsMpirunWithASignalThatReachesTheRanks) {
   const Outcome outcome = supervise("", std::string("./mpirun") + kResumes);
   EXPECT_EQ(outcome.exit_code, 143) << outcome.err;
   EXPECT_EQ(read_file(folder_ / "got"), "USR2\n");
+}
+
+// The program passes on the first of several signals at once, and a signal more than a second later.
+TEST_F(Supervise, SignalsAtOnceCountAsOne) {
+  const std::string traps = "trap 'echo TERM >> got' TERM\ntrap 'echo HUP >> got' HUP\ntrap 'echo INT >> got' INT\n";
+  const Outcome outcome =
+      supervise("", script(traps + "kill -HUP $PPID; kill -TERM $PPID; kill -INT $PPID\nsleep 1.2\n"
+                                   "kill -INT $PPID\nfor i in 1 2 3 4 5; do sleep 0.1; done\nexit 7") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+  EXPECT_EQ(read_file(folder_ / "got"), "HUP\nINT\n");
 }
 
 TEST_F(Supervise, StartsWithTheHostsThatAnswer) {

@@ -73,7 +73,8 @@ TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
   run.wait_for_a_step();
   EXPECT_EQ(run.ends_after(SIGINT), 130);
   EXPECT_EQ(read_file(folder_ / "err"),
-            "SIGINT: stopping after the current step to save the weights; a second signal ends the run at once\n");
+            "SIGINT: stopping after the current step or batch of an evaluation to save the weights; a second signal "
+            "ends the run at once\n");
   const std::vector<json> lines = metrics();
   const json last = lines.back(), before = lines[lines.size() - 2];
   EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));

@@ -118,7 +118,7 @@ class NetTask : public Task {
             .answers = count,
             .samples = count};
   }
-  Evaluation evaluate(const ReadParameters& read) override {
+  Evaluation evaluate(const ReadParameters& read, const CheckStop&) override {
     const NoGrad no_grad;
     net_.train(false);
     test_.start_epoch(0);

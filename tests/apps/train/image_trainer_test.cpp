@@ -195,10 +195,10 @@ class WatchedTask : public ImageTask {
     local_ += !agrees();
     return ImageTask::forward(micro_batch);
   }
-  Evaluation evaluate(const ReadParameters& read) override {
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override {
     ++evaluations_;
     EXPECT_TRUE(agrees()) << "evaluation " << evaluations_;
-    return ImageTask::evaluate(read);
+    return ImageTask::evaluate(read, check_stop);
   }
 
  private:

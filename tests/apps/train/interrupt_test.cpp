@@ -2,11 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 namespace godwit::apps {
 namespace interrupt_test {
+
+// Raises a signal that counts as the second one.
+void raise_later(int signal) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1010));
+  std::raise(signal);
+}
 
 TEST(InterruptDeathTest, TheFirstSignalIsRecordedAndTheSecondEndsTheProcess) {
   EXPECT_EXIT(
@@ -14,7 +22,7 @@ TEST(InterruptDeathTest, TheFirstSignalIsRecordedAndTheSecondEndsTheProcess) {
         catch_interrupts("replaced", "replaced");
         catch_interrupts("stops soon", "stopped; run directory runs/x");
         std::raise(SIGINT);
-        if (interrupted() == SIGINT) std::raise(SIGINT);
+        if (interrupted() == SIGINT) raise_later(SIGINT);
       },
       testing::ExitedWithCode(130), "^SIGINT: stops soon\nstopped; run directory runs/x\n$");
 }
@@ -24,9 +32,22 @@ TEST(InterruptDeathTest, SigtermBehavesLikeSigint) {
       {
         catch_interrupts("", "stopped");
         if (interrupted() == 0) std::raise(SIGTERM);
-        if (interrupted() == SIGTERM) std::raise(SIGTERM);
+        if (interrupted() == SIGTERM) raise_later(SIGTERM);
       },
       testing::ExitedWithCode(143), "^stopped\n$");
+}
+
+// `timeout` and batch systems send several signals at once.
+TEST(InterruptDeathTest, SignalsWithinASecondOfTheFirstAreIgnored) {
+  EXPECT_EXIT(
+      {
+        catch_interrupts("stops soon", "stopped");
+        std::raise(SIGHUP);
+        std::raise(SIGTERM);
+        std::raise(SIGTERM);
+        std::_Exit(interrupted());
+      },
+      testing::ExitedWithCode(SIGHUP), "^SIGHUP: stops soon\n$");
 }
 
 // A terminal may send two SIGHUPs when it is closed.
@@ -36,7 +57,7 @@ TEST(InterruptDeathTest, SighupIsRecordedAndNeverEndsTheProcess) {
         catch_interrupts("stops soon", "stopped");
         std::raise(SIGHUP);
         std::raise(SIGHUP);
-        if (interrupted() == SIGHUP) std::raise(SIGTERM);
+        if (interrupted() == SIGHUP) raise_later(SIGTERM);
       },
       testing::ExitedWithCode(143), "^SIGHUP: stops soon\nstopped\n$");
 }
@@ -82,7 +103,7 @@ TEST(InterruptDeathTest, SilencedSignalsAreStillRecorded) {
         catch_interrupts("stops soon", "stopped");
         silence_interrupts();
         std::raise(SIGTERM);
-        if (interrupted() == SIGTERM) std::raise(SIGTERM);
+        if (interrupted() == SIGTERM) raise_later(SIGTERM);
       },
       testing::ExitedWithCode(143), "^$");
 }
@@ -92,7 +113,7 @@ TEST(InterruptDeathTest, AVeryLongMessageIsTruncated) {
       {
         catch_interrupts(std::string(100000, 'y'), std::string(100000, 'x'));
         std::raise(SIGINT);
-        std::raise(SIGINT);
+        raise_later(SIGINT);
       },
       testing::ExitedWithCode(130), "yyy\nx.*xxx\n");
 }

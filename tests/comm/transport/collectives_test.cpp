@@ -356,6 +356,23 @@ TEST_P(Collectives, StepsMayContinueAfterAStop) {
     });
 }
 
+// Ranks that wait in a collective, or have none to call, learn of the request.
+TEST_P(Collectives, AStopRequestReachesAllRanks) {
+  for (const Topology& topology : topologies())
+    run(topology, [&](Communicator& comm) {
+      const int last = topology.world() - 1;
+      EXPECT_FALSE(comm.world->stop_requested(false));
+      comm.world->barrier("begin");
+      if (comm.rank == last) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      while (comm.rank % 2 == 0 && !comm.world->stop_requested(comm.rank == last)) continue;
+      if (comm.rank == last) {
+        EXPECT_TRUE(comm.world->stop_requested(true));
+      }
+      comm.world->barrier("end");
+      EXPECT_TRUE(comm.world->may_continue(false)) << "the request does not count as a stop between steps";
+    });
+}
+
 // One rank requests a stop when the others have begun their last step or have ended.
 TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
   for (const Topology& topology : topologies())

@@ -198,7 +198,7 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
                         {{0, 1'000'000}, kBytes, malformed + "it names rank 1000000 as its sender"},
                         {{1, -1}, kBytes, malformed + "it names rank -1 as its sender"},
                         {{3, 0}, kBytes, malformed + "it names rank 0 as its sender"},
-                        {{4, 1}, kBytes, malformed + "its kind is 4"},
+                        {{5, 1}, kBytes, malformed + "its kind is 5"},
                         {endless, kBytes, malformed + "its text is not terminated"}};
   const int rank = MpiSession::instance().rank();
   for (const auto& [message, bytes, reason] : cases) {
