@@ -47,7 +47,7 @@ class CharacterSet {
 
 // Counts the invalid UTF-8 sequences of texts, each of which CharTokenizer reads as U+FFFD.
 struct InvalidUtf8 {
-  int64_t count = 0;
+  int64_t count = 0;       // of sequences
   std::string first = "";  // place of the first: "FILE at byte N", N from 0
 
   void add(const std::string& file, std::string_view text);  // `text`: the content of `file`
