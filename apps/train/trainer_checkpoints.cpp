@@ -169,10 +169,11 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
     best_ = {step_, value.value_or(0)};
     checkpoint_due_ = true;
   }
-  if (leader() && !value && !best_missing_)
+  if (value || best_missing_) return;
+  best_missing_ = true;
+  if (leader())
     progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
                                  "', so no best checkpoint is kept; use one of ", excerpts(names, names.size())));
-  best_missing_ = true;
 }
 
 void Trainer::checkpoint(Progress& progress) {

@@ -1,13 +1,11 @@
-// train_gpt, started as by a user: reproducibility, data parallelism, evaluations, generation, HuggingFace folders, and
+// train_gpt, started as by a user: reproducibility, data parallelism, figures of evaluations, HuggingFace folders, and
 // refusal of invalid input.
 #include <cmath>
 #include <set>
 
 #include "engine/safetensors.h"
 #include "models/weights_folder.h"
-#include "tests/apps/programs/program_test.h"
-#include "tests/apps/small_data.h"
-#include "tests/mpirun.h"
+#include "tests/apps/programs/train_gpt.h"
 
 namespace godwit {
 namespace train_gpt_test {
@@ -15,25 +13,6 @@ namespace train_gpt_test {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using namespace std::string_literals;
-
-class TrainGpt : public ProgramTest {
- protected:
-  TrainGpt()
-      : ProgramTest("train_gpt",
-                    "--run-dir run --data text.txt --set model.n_layer=2 --set model.n_head=2 --set model.n_embd=16 "
-                    "--context 16 --batch 4 --max-steps 4 --set generate.tokens=20 --threads 1") {}
-  void SetUp() override {
-    write_file(folder_ / "text.txt", story(40));
-    write_file(folder_ / "valid.txt", story(5));
-  }
-
-  // Trains with `flags` and moves the model to `to`.
-  void save_model(const std::string& to, const std::string& flags = "--max-steps 1") {
-    done(flags);
-    fs::rename(run_dir() / "model", folder_ / to);
-    fs::remove_all(run_dir());
-  }
-};
 
 TEST_F(TrainGpt, RunsAreReproducible) {
   const std::string flags =
@@ -69,57 +48,6 @@ TEST_F(TrainGpt, RecomputedActivationsChangeNoBit) {
     EXPECT_EQ(results(metrics()), first) << layers;
     EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights) << layers;
   }
-}
-
-// Evaluations of several seconds, after step 2 and after the last step. Workers gather parameters for each batch.
-class TrainGptEvaluation : public TrainGpt {
- protected:
-  void SetUp() override {
-    TrainGpt::SetUp();
-    write_file(folder_ / "long.txt", story(1000));
-  }
-  std::pair<std::string, std::string> remains() const {
-    return {results(metrics()), read_file(run_dir() / "model/model.safetensors")};
-  }
-  const std::string flags_ =
-      "--optimizer adamw --set exchange.sharding=zero3 --set ema.decay=0.9 --set data.valid=long.txt "
-      "--set evaluate_every=2 --set log_every=1 ";
-};
-
-// The run stops before the next batch and saves; the resumed run repeats the evaluation.
-TEST_F(TrainGptEvaluation, IsAbandonedAfterAStopSignal) {
-  done(flags_ + "--nodes 2");
-  const auto whole = remains();
-  for (const auto& [lines, step] : {std::pair{2, 2}, {5, 4}}) {
-    fs::remove_all(run_dir());
-    environment_ = signal_after(lines, "TERM");
-    const Outcome stopped = train(flags_ + "--nodes 2");
-    environment_.clear();
-    EXPECT_EQ(stopped.exit_code, 143) << stopped.err;
-    const std::string message = "the evaluation after step " + std::to_string(step) + " is abandoned; --resume repeats";
-    EXPECT_NE(stopped.out.find(message), std::string::npos) << stopped.out;
-    EXPECT_EQ(metrics().size(), static_cast<size_t>(lines) + 1) << "no figures, and a last line";
-    EXPECT_EQ(metrics().back().value("interrupted", false), true);
-    const Outcome resumed = train("", "--resume run");
-    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
-    EXPECT_TRUE(remains() == whole) << "stopped after step " << step;
-  }
-}
-
-TEST_F(TrainGptEvaluation, IsAbandonedByAllRanksAfterAStopSignalToOne) {
-  if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
-  const std::string program = GODWIT_BINARY_DIR "/train_gpt " + base_ + " " + flags_;
-  const MpiOutcome outcome = mpirun(1, program + " : -np 1 " + signal_after(2, "TERM") + program, scratch_);
-  EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_NE(outcome.out.find("the evaluation after step 2 is abandoned"), std::string::npos) << outcome.out;
-  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-2/manifest.json")) << outcome.out << outcome.err;
-}
-
-TEST_F(TrainGptEvaluation, IsFollowedByACheckpointThatASignalAsksFor) {
-  environment_ = signal_after(5, "USR1");
-  done(flags_ + "--nodes 2 --set checkpoint.at_end=false");
-  environment_.clear();
-  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
 }
 
 // A bit per byte is ln 2 nats. In ASCII text every character is a byte.
@@ -418,143 +346,6 @@ TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   EXPECT_EQ(model["dropout"], 0.5);
 }
 
-TEST_F(TrainGpt, GeneratesFromASavedFolder) {
-  save_model("first", "--max-steps 40 --lr 1e-2");
-  const auto generate = [&](const std::string& flags) {
-    const Outcome outcome = train("--init-weights first --set generate.tokens=12 " + flags, "");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(outcome.err, "");
-    return outcome.out;
-  };
-  const std::string greedy = generate("--generate 'anna lives' --temperature 0");
-  EXPECT_TRUE(greedy.starts_with("anna lives")) << greedy;
-  EXPECT_EQ(greedy.size(), std::string("anna lives").size() + 12 + 1) << greedy;
-  EXPECT_EQ(generate("--generate 'anna lives' --temperature 0 --set seed=2"), greedy);
-  EXPECT_EQ(generate("--generate 'anna lives' --top-k 1"), greedy);
-  const std::string warm = generate("--generate 'anna lives' --temperature 3");
-  EXPECT_EQ(generate("--generate 'anna lives' --temperature 3"), warm);
-  EXPECT_NE(generate("--generate 'anna lives' --temperature 3 --set seed=2"), warm);
-  EXPECT_FALSE(fs::exists(run_dir()));
-}
-
-// The file of the weights is sparse and needs no disk space.
-TEST_F(TrainGpt, RefusesToGenerateFromAModelThatExceedsTheMemory) {
-  save_model("first");
-  constexpr int64_t kWidth = 16, kLarge = 1 << 16;
-  json config = json::parse(read_file(folder_ / "first/config.json")), header;
-  config["n_embd"] = kLarge;
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : load_safetensors(folder_ / "first/model.safetensors")) {
-    const bool embedding = name.ends_with("wte.weight") || name.ends_with("wpe.weight");
-    json shape = json::array();
-    int64_t numel = 1;
-    for (int i = 0; i < tensor.shape().rank(); ++i) {
-      shape.push_back(embedding && i == 0 ? tensor.dim(i) : tensor.dim(i) / kWidth * kLarge);
-      numel *= shape.back().get<int64_t>();
-    }
-    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {bytes, bytes + 4 * numel}}};
-    bytes += 4 * numel;
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligned tensors are not copied
-  const uint64_t length = text.size();
-  write_file(folder_ / "first/config.json", config.dump());
-  write_file(folder_ / "first/model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + text);
-  fs::resize_file(folder_ / "first/model.safetensors", 8 + length + static_cast<uint64_t>(bytes));
-  const Outcome outcome = train("--init-weights first --generate anna", "");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("first: "), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find(" parameters take 412 GB, and this machine has "), std::string::npos) << outcome.err;
-}
-
-TEST_F(TrainGpt, AContinuationThatCannotBePrintedEndsTheProgram) {
-  save_model("first");
-  const Outcome outcome =
-      train("--init-weights first --generate anna --set generate.tokens=1000000000", "", ">/dev/full 2>err </dev/null");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err, "train_gpt: standard output cannot be written\n");
-}
-
-// The other rank waits for longer than timeout_s.
-TEST_F(TrainGpt, RanksWaitForALongContinuation) {
-  if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
-  save_model("first");
-  environment_ = "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 mpirun --allow-run-as-root --oversubscribe -np 2";
-  const Outcome outcome =
-      train("--init-weights first --generate anna --set generate.tokens=60000 --set timeout_s=2", "");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("\nanna"), std::string::npos) << outcome.out.substr(0, 100);
-}
-
-// As transformers' generate() does. characters.json lists the characters by id.
-TEST_F(TrainGpt, AContinuationEndsAtTheTokensOfTheFolder) {
-  save_model("first", "--max-steps 40 --lr 1e-2");
-  const json characters = json::parse(read_file(folder_ / "first/characters.json"));
-  const auto space = std::find(characters.begin(), characters.end(), " ") - characters.begin();
-  const auto generated = [&] {
-    const Outcome outcome = train("--init-weights first --set generate.tokens=40 --generate 'anna sees' --top-k 1", "");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return outcome.out;
-  };
-  const std::string whole = generated();
-  const size_t end = whole.find(' ', std::string("anna sees").size());
-  ASSERT_NE(end, std::string::npos) << whole;
-  json config = json::parse(read_file(folder_ / "first/config.json"));
-  config["eos_token_id"] = space;
-  write_file(folder_ / "first/config.json", config.dump());
-  EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
-  write_file(folder_ / "first/generation_config.json", json{{"eos_token_id", json::array()}}.dump());
-  EXPECT_EQ(generated(), whole);
-  write_file(folder_ / "first/generation_config.json", json{{"eos_token_id", {space, 1}}}.dump());
-  EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
-  write_file(folder_ / "first/generation_config.json", R"({"eos_token_id": "x"})");
-  const Outcome wrong = train("--init-weights first --generate 'anna'", "");
-  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be an integer or a list of integers"),
-            std::string::npos)
-      << wrong.err;
-}
-
-TEST_F(TrainGpt, AFineTunedFolderKeepsTheSettingsOfGeneration) {
-  save_model("first", "--max-steps 1");
-  json config = json::parse(read_file(folder_ / "first/config.json"));
-  config["pad_token_id"] = 3;
-  write_file(folder_ / "first/config.json", config.dump());
-  const std::string generation = R"({"temperature": 0.6})", special = R"({"eos_token": "a"})";
-  write_file(folder_ / "first/generation_config.json", generation);
-  write_file(folder_ / "first/special_tokens_map.json", special);
-  const auto fine_tune = [&](const std::string& to, const std::string& flags) {
-    const Outcome outcome =
-        train("--data text.txt --init-weights first --context 16 --max-steps 1 " + flags, "--run-dir run");
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    fs::rename(run_dir() / "model", folder_ / to);
-    fs::remove_all(run_dir());
-  };
-  fine_tune("second", "");
-  EXPECT_EQ(json::parse(read_file(folder_ / "second/config.json"))["pad_token_id"], 3);
-  EXPECT_EQ(read_file(folder_ / "second/generation_config.json"), generation);
-  EXPECT_EQ(read_file(folder_ / "second/special_tokens_map.json"), special);
-  fine_tune("third", "--tokenizer characters");
-  EXPECT_FALSE(fs::exists(folder_ / "third/special_tokens_map.json")) << "of another tokenizer";
-}
-
-TEST_F(TrainGpt, GeneratesOnlyTokensOfTheTokenizer) {
-  save_model("first");
-  write_file(folder_ / "few.txt", "anna sees anna .\n" + std::string(200, 'a'));
-  save_model("few", "--data few.txt --max-steps 1 --batch 1");
-  const std::string flags = " --generate 'anna' --temperature 100 --set generate.tokens=100";
-  const Outcome outcome = train("--init-weights first --tokenizer few" + flags, "");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.find_first_not_of("anse .\n"), std::string::npos) << outcome.out;
-  const std::string notice = "notice: the initial weights in first were trained with another tokenizer; this run uses "
-                             "the character tokenizer, 7 characters\n";
-  EXPECT_EQ(outcome.err, "train_gpt: " + notice);
-  const Outcome training = train("--init-weights first --tokenizer few --data few.txt --context 16 --max-steps 1 "
-                                 "--batch 1", "--run-dir run");
-  EXPECT_TRUE(training.out.starts_with(notice)) << training.out << training.err;
-  const Outcome more = train("--init-weights few --tokenizer first" + flags, "");
-  EXPECT_NE(more.err.find("(vocab_size); use the tokenizer of the weights"), std::string::npos) << more.err;
-}
-
 // tools/predict takes the sizes of a GPT-2 from the folder of its run.
 TEST_F(TrainGpt, PredictTakesARun) {
   for (const char* model : {"", "--model llama_nano ", "--model mixtral_nano "}) {
@@ -566,12 +357,6 @@ TEST_F(TrainGpt, PredictTakesARun) {
     EXPECT_EQ(predicted["parameters"], json::parse(read_file(run_dir() / "summary.json"))["parameters"]) << model;
     fs::remove_all(run_dir());
   }
-}
-
-TEST_F(TrainGpt, KeepsLeadingLineFeeds) {
-  save_model("first");
-  const Outcome outcome = train("--init-weights first --set generate.tokens=1 --generate '\n\nanna'", "");
-  EXPECT_TRUE(outcome.out.starts_with("\n\nanna")) << outcome.err << outcome.out;
 }
 
 TEST_F(TrainGpt, RefusesInvalidInput) {
