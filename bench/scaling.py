@@ -13,6 +13,7 @@ import argparse
 import collections
 import csv
 import datetime
+import gzip
 import json
 import pathlib
 import shutil
@@ -67,8 +68,24 @@ def commit():
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True).stdout.strip()
 
 
+def few_test_images():
+    """A folder of Fashion-MNIST with 10 test images, because every run ends with an evaluation of all of them."""
+    folder = root / "runs" / "scaling" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in pathlib.Path("/usr/share/datasets/fashion-mnist").glob("*-ubyte.gz"):
+        content = gzip.decompress(file.read_bytes())
+        if file.name.startswith("t10k"):
+            header = 4 + 4 * content[3]
+            bytes_of_one = (len(content) - header) // int.from_bytes(content[4:8], "big")
+            content = content[:4] + (10).to_bytes(4, "big") + content[8:header + 10 * bytes_of_one]
+        (folder / file.name.removesuffix(".gz")).write_bytes(content)
+    return folder.relative_to(root)
+
+
 def command(cell, steps, run_dir):
     program, *flags = MODELS[cell.model]
+    if program == "train_resnet":
+        flags += ["--data", str(few_test_images())]
     words = [word.replace("BASELINE", BASELINES[cell.model]) for word in METHODS[cell.method]]
     return [str(root / "build" / "release" / program), *flags, *words, "--max-steps", str(steps), "--set", "log_every=1",
             "--threads", "1", "--set", "timeout_s=300",
