@@ -44,7 +44,7 @@ LONGEST_INTERVAL = 16  # steps, of 0/1 Adam, whose figures are means over these 
 def zero_one_adam(interval):
     """A synchronization in every `interval` steps. In the paper, runs synchronize in 46 % of all steps, and in every 16th step at the end."""
     return ["--set", "optimizer.intervals=fixed", "--set", f"optimizer.max_interval={interval}", "--set", f"optimizer.warmup_steps={SKIPPED}",
-            "--set", f"optimizer.freeze_step={SKIPPED}"]
+            "--set", f"optimizer.freeze_step={SKIPPED}", "--set", "optimizer.refresh_variance=false"]
 
 
 METHODS = {  # "BASELINE" stands for the optimizer of the model
