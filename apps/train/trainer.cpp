@@ -71,11 +71,11 @@ Evaluation Trainer::run(Progress& progress) {
   run_dir_ = gather_texts(*comm_.world, {run_dir_}, "checkpoint/run_dir").front().front();
   // A run that was interrupted between a step and its evaluation.
   if (first_step_ > 0 && evaluates() && evaluated_step_ != step_) evaluate_epoch(last, progress);
+  if (first_step_ == 0) accumulator_.since = Clock::now();
   if (step_ < total_steps_)
     task_.start_epoch(step_ / steps_per_epoch_, step_ % steps_per_epoch_ * config_.accumulation);
   for (int64_t e = step_ / steps_per_epoch_; step_ < total_steps_ && !stopped_; ++e) {
     task_.model().train();
-    if (step_ % steps_per_epoch_ == 0) accumulator_ = StepAccumulator();
     for (int64_t s = step_ % steps_per_epoch_; s < steps_per_epoch_ && step_ < total_steps_; ++s) {
       if (stopped_ || (step_ != first_step_ && !may_continue(progress))) break;
       const auto begun = Clock::now();

@@ -71,6 +71,28 @@ TEST_F(TrainResnet, ShardedParametersGiveTheSameFiles) {
   EXPECT_TRUE(files("hybrid") == none) << "with one node, hybrid is zero3";
 }
 
+// Lines of metrics.jsonl also count the steps between the previous line and the end of an epoch.
+TEST_F(TrainResnet, TrainingLinesCountAllSteps) {
+  const Outcome outcome = train(
+      "--optimizer one_bit_adam --set optimizer.warmup=fixed --set optimizer.warmup_steps=4 --nodes 2 --batch 32 "
+      "--set optimizer.refresh_variance=false --set log_every=3 --epochs 3 --max-steps 9");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  double sent = 0, logged = 0;
+  const json accounts = json::parse(read_file(run_dir() / "summary.json"));
+  for (const json& phase : accounts["phases"])
+    if (phase["phase"].get<std::string>().starts_with("one_bit_adam/")) sent += phase["bytes_inter"].get<double>();
+  int64_t before = 0, epochs = 0;
+  for (const json& line : metrics()) {
+    epochs += line.contains("test_loss");
+    if (!line.contains("step_s")) continue;
+    const int64_t step = line["step"];
+    logged += line["bytes_inter"].get<double>() * static_cast<double>(step - before);
+    before = step;
+  }
+  EXPECT_EQ(epochs, 3) << "step 4, the last dense one, is the last of an epoch and has no line";
+  EXPECT_NEAR(logged, sent, 1e-6 * sent);
+}
+
 TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const Outcome outcome = train(
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
