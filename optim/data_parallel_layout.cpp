@@ -53,6 +53,8 @@ void check_sharding(const DataParallelOptions& options) {
   const ExchangeConfig& exchange = options.exchange;
   check(exchange.sharding != Sharding::automatic, kShardingNotChosen);
   if (!options.optimizer.method().communicates_itself) return exchange.check_values();
+  check(exchange.name() == "dense", options.optimizer.name(), ": communicates itself and takes no exchange, got '",
+        exchange.name(), "'; choose another optimizer, such as sgdm, or leave the exchange out");
   check_sharding(options.optimizer, exchange.sharding);
   check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
         options.clip_norm, " with sharding hybrid needs an optimizer with an exchange; use one, such as adamw, or ",

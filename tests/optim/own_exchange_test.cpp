@@ -35,6 +35,11 @@ TEST(OwnExchange, ReplacesTheConfiguredExchange) {
                 DataParallel({{"x", Var(Tensor::zeros({3}), true)}}, comm, options);
               }).find("birder: communicates itself and takes no exchange"),
               std::string::npos);
+    const DataParallelOptions named{.exchange = "topk"};  // with the default optimizer
+    EXPECT_NE(error_of([&] {
+                DataParallel({{"x", Var(Tensor::zeros({3}), true)}}, comm, named);
+              }).find("birder: communicates itself and takes no exchange, got 'topk'"),
+              std::string::npos);
   });
 }
 
