@@ -61,6 +61,20 @@ FileLayer without_replaced_methods(const Program& program, const Assignments& fi
   return kept;
 }
 
+// Whether a default of the group model, such as the number of layers, differs between two models.
+bool have_other_sizes(const Program& program, const std::string& a, const std::string& b) {
+  const auto defaults = [&](const std::string& model) {
+    return program.defaults([model](const std::string& o) { return o == "model.name" ? model : std::string(); });
+  };
+  const ConfigPtr config_a = defaults(a), config_b = defaults(b);
+  const OptionList list_a = config_a->options(), list_b = config_b->options();
+  return std::any_of(list_a.begin(), list_a.end(), [&](const Option& option) {
+    const Option* other = list_b.find(option.name);
+    return option.name.starts_with("model.") && option.name != "model.name" && other &&
+           value_text(option) != value_text(*other);
+  });
+}
+
 void apply(const Program& program, const Assignments& layers, CommonConfig& config) {
   const KnownOptions known(config);
   for (const Assignment& a : layers) {
@@ -170,12 +184,14 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const auto lookup = [&](const std::string& option) { return chosen(program, layers(), option); };
   ConfigPtr made = program.defaults(lookup);
   const std::string model = chosen(program, command, "model.name");
-  // Another model or other weights do not read some options of the file's model.
+  // Another model or other weights do not read some options of the file's model. Another model has its own sizes.
   if (!model.empty() || last(command, "init_weights")) {
     const OptionList list = made->options();
+    const std::string before = chosen(program, file, "model.name");
+    const bool resized = !model.empty() && !before.empty() && have_other_sizes(program, before, model);
     const auto of_other_model = [&](const Assignment& a) {
       const Option* option = list.find(a.option);
-      return a.option.starts_with("model.") && option && !option->inapplicable.empty();
+      return a.option.starts_with("model.") && option && (resized || !option->inapplicable.empty());
     };
     kept.leave_out(of_other_model, model.empty() ? "initial weights" : "model " + model);
     made = program.defaults(lookup);

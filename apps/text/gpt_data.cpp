@@ -42,16 +42,16 @@ LanguageModelConfig model_config(const GptConfig& config, const data::Tokenizer&
 }
 
 std::map<std::string, std::string> companions_of(const GptConfig& config) {
-  constexpr int64_t kMostMib = 16;
   std::map<std::string, std::string> files;
-  const auto add = [&](const char* name) {
+  const auto add = [&](const char* name, int64_t most_mib = 16) {
     const auto path = std::filesystem::path(config.init_weights) / name;
-    if (std::filesystem::is_regular_file(path)) files[name] = read_text_file(path.string(), kMostMib, "");
+    if (std::filesystem::is_regular_file(path)) files[name] = read_text_file(path.string(), most_mib, "");
   };
   if (config.init_weights.empty()) return files;
   add("generation_config.json");
   if (tokenizer_path(config) != config.init_weights) return files;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"}) add(name);
+  add("tokenizer.json", 1024);  // has parts that Godwit does not read, such as the post-processor
   return files;
 }
 

@@ -15,7 +15,7 @@ struct GptData {
   data::TokenData tokens;
   LanguageModelConfig model;  // complete
   // Contents of files to copy from the folder of the initial weights to saved folders, by file name: generation
-  // settings and, if the tokenizer comes from that folder, tokenizer settings.
+  // settings and, if the tokenizer comes from that folder, the tokenizer and its settings.
   std::map<std::string, std::string> companions = {};
   Rows notes = {};  // printed at the start of a run
 };

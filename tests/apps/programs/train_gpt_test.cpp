@@ -346,6 +346,34 @@ TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   EXPECT_EQ(model["dropout"], 0.5);
 }
 
+// A model on the command line has its own sizes, not those of the file's model.
+TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
+  write_file(folder_ / "nano.json", R"({"model": {"name": "gpt2_nano", "n_layer": 2, "n_embd": 128, "dropout": 0.5}})");
+  const auto model_of = [&](const std::string& flags) {
+    const Outcome printed = train("--config nano.json --print-config" + flags, "");
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return std::pair(json::parse(printed.out)["model"], printed.err);
+  };
+  const auto [other, notice] = model_of(" --model gpt2_micro");
+  EXPECT_EQ(other["n_layer"], 6);
+  EXPECT_EQ(other["n_embd"], 384);
+  EXPECT_EQ(other["dropout"], 0);
+  EXPECT_NE(notice.find("not used: model.dropout, model.n_embd, model.n_layer, because the command line "
+                        "chooses model gpt2_micro"), std::string::npos) << notice;
+  EXPECT_EQ(model_of(" --model gpt2_nano").first["n_layer"], 2);
+}
+
+// A folder's tokenizer.json may have parts that train_gpt does not read. The saved folder has them, too.
+TEST_F(TrainGpt, SavesTheWholeTokenizerOfTheInitialWeights) {
+  save_model("first", "--max-steps 1 --tokenizer " GODWIT_SOURCE_DIR "/tests/data/golden/bpe/llama3.json");
+  json tokenizer = json::parse(read_file(folder_ / "first/tokenizer.json"));
+  tokenizer["truncation"] = {{"max_length", 9}};
+  write_file(folder_ / "first/tokenizer.json", tokenizer.dump());
+  const Outcome outcome = train("--init-weights first --data text.txt --context 16 --max-steps 1", "--run-dir run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(read_file(run_dir() / "model/tokenizer.json"), tokenizer.dump());
+}
+
 // tools/predict takes the sizes of a GPT-2 from the folder of its run.
 TEST_F(TrainGpt, PredictTakesARun) {
   for (const char* model : {"", "--model llama_nano ", "--model mixtral_nano "}) {
