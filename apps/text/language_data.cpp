@@ -69,6 +69,8 @@ Texts load_texts(const LanguageDataConfig& options) {
   std::error_code ignored;
   if (fs::is_directory(options.path, ignored)) return texts_of_folder(options, split);
   const std::string path = text_or_bible(options.path);
+  check(!options.valid.empty() || options.test.empty(), "data.test ", options.test,
+        " requires data.valid, because without it the test text is held out of ", path);
   if (options.valid.empty()) return held_out(path, options, split);
   Texts texts{.train = lines_of(data::read_corpus(path), path, split),
               .valid = data::read_word_text(options.valid, split),
@@ -104,9 +106,10 @@ std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& con
   const Texts texts = load_texts(config.data);
   const std::string& file = config.data.vocab;
   auto data = std::make_shared<LanguageData>(LanguageData{
-      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
-                                 : data::read_word_vocabulary(file),
-      .train = {}, .valid = {}, .test = {}});
+      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size) : data::read_word_vocabulary(file),
+      .train = {},
+      .valid = {},
+      .test = {}});
   data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +
                                            (file.empty() ? "of the training text" : file)});
   const auto encode = [&](const data::WordText& text, const char* label) {

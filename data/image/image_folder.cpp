@@ -101,11 +101,23 @@ void check_same_classes(const ImageFolder& folder, const std::vector<std::string
        only(folder.train_name, only_train), only(folder.test_name, only_test));
 }
 
+constexpr const char* kTestNames[] = {"val", "validation", "test"};
+
+// Throws if a folder for evaluation is beside the class folders, where it would be a class.
+void check_no_test_folder(const std::string& root) {
+  const std::vector<std::string> classes = class_names(root, "");
+  for (const std::string name : kTestNames)
+    for (const std::string& other : classes)
+      check(!is_folder(root + "/" + name + "/" + other), "data folder ", root, ": has ", name, "/", other, " and ",
+            other, ", but no train; move the class folders for training to ", root, "/train");
+}
+
 void find_splits(ImageFolder& folder) {
-  if (!is_folder(folder.root + "/train")) return;  // the class folders are at the root
+  // Without a folder train, the class folders are at the root.
+  if (!is_folder(folder.root + "/train")) return check_no_test_folder(folder.root);
   folder.train_name = folder.test_name = "train";
   bool found = false;
-  for (const char* name : {"val", "validation", "test"}) {
+  for (const char* name : kTestNames) {
     if (!is_folder(folder.root + "/" + name)) continue;
     if (found) folder.unused.push_back(name);
     else folder.test_name = name;

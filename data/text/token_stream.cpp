@@ -38,6 +38,7 @@ TokenStream::TokenStream(const std::vector<int32_t>& tokens) {
     const auto ids = stored<uint32_t>(tokens);
     *this = TokenStream(ids, ids->data(), 4, std::ssize(*ids), "the text");
   }
+  parts_.front().in_memory = true;
 }
 
 TokenStream::TokenStream(std::shared_ptr<const void> owner, const void* data, int width, int64_t count,
@@ -103,11 +104,13 @@ uint64_t TokenStream::hash() const {
   TokenStream all = *this;
   all.limit(int64_t{1} << 32);  // read() reports invalid ids by name
   for (const Part& part : parts_) {
-    const int64_t count = std::min(kEnd, part.count);
+    const int64_t count = std::min(kEnd, part.count), last = part.count - count;
+    const int64_t step = part.in_memory ? count : std::max<int64_t>(1, last);  // of a file, only both ends
     ids.resize(static_cast<size_t>(count));
-    for (const int64_t begin : {part.begin, part.begin + part.count - count}) {
-      all.read(begin, ids);
+    for (int64_t at = 0;; at = std::min(at + step, last)) {
+      all.read(part.begin + at, ids);
       for (const int32_t id : ids) hash.add(static_cast<uint64_t>(id));
+      if (at == last) break;
     }
   }
   return hash.value();

@@ -24,7 +24,8 @@ class TokenStream {
   // Copies the tokens at [begin, begin + to.size()). Throws for an id outside of the vocabulary, naming file and
   // position.
   void read(int64_t begin, std::span<int32_t> to) const;
-  // Hash of the size and of the first and last 65,536 tokens of each part, to compare the data of ranks.
+  // Hash of the size, of all tokens in memory, and of the first and last 65,536 tokens of each file, to compare the data
+  // of ranks.
   uint64_t hash() const;
 
  private:
@@ -36,6 +37,7 @@ class TokenStream {
     int64_t count;  // ids
     int64_t begin;  // index of the part's first id in the stream
     std::string name;
+    bool in_memory = false;  // otherwise in a file
   };
   std::vector<Part> parts_;
   int64_t size_ = 0;

@@ -359,7 +359,9 @@ TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
   EXPECT_EQ(other["n_embd"], 384);
   EXPECT_EQ(other["dropout"], 0);
   EXPECT_NE(notice.find("not used: model.dropout, model.n_embd, model.n_layer, because the command line "
-                        "chooses model gpt2_micro"), std::string::npos) << notice;
+                        "chooses model gpt2_micro"),
+            std::string::npos)
+      << notice;
   EXPECT_EQ(model_of(" --model gpt2_nano").first["n_layer"], 2);
 }
 

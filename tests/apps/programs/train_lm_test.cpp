@@ -151,6 +151,7 @@ TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused(kFolder + "--batch 200 --nodes 4", {"for each of 800 streams (4 workers × 200)"});
   expect_refused("--data one.txt --set data.hold_out=60", {"one.txt: has 60 documents", "too few to hold out"});
   expect_refused(kFolder + "--set data.test=none.txt", {"none.txt"});
+  expect_refused("--data one.txt --set data.test=other.txt", {"data.test other.txt requires data.valid"});
   write_file(folder_ / "empty" / "train.txt", " \n\n");
   expect_refused("--data empty", {"data folder empty: has no valid.txt or ptb.valid.txt"});
   write_file(folder_ / "empty" / "valid.txt", story(9));

@@ -157,6 +157,18 @@ TEST(ImageFolder, NamesTheErrorInAFolder) {
   EXPECT_THAT(index_error(folder), HasSubstr("cyclic links"));
 }
 
+TEST(ImageFolder, RefusesAFolderForEvaluationBesideTheClasses) {
+  for (const std::string name : {"val", "test"}) {
+    const TempFolder folder;
+    write_small(folder, name);
+    for (const std::string image_class : {"cat", "dog"})
+      fs::rename(folder / ("train/" + image_class), folder / image_class);
+    fs::remove(folder / "train");
+    EXPECT_THAT(index_error(folder), AllOf(HasSubstr("has " + name + "/cat and cat, but no train"),
+                                           HasSubstr("move the class folders for training to")));
+  }
+}
+
 TEST(ImageFolder, NamesAFolderThatCannotBeRead) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read everywhere";
   const TempFolder folder;

@@ -131,6 +131,17 @@ TEST(TokenStream, JoinsPartsAndCutsRanges) {
   EXPECT_THAT(error_of([&] { TokenStream(std::vector<int32_t>{-1}); }), HasSubstr("an id is -1"));
 }
 
+TEST(TokenStream, HashesAllTokensInMemory) {
+  std::vector<int32_t> ids(200'000, 3);
+  const uint64_t before = TokenStream(ids).hash();
+  for (const size_t at : {0, 65'536, 100'000, 199'999}) {
+    ids[at] = 4;
+    EXPECT_NE(TokenStream(ids).hash(), before) << at;
+    ids[at] = 3;
+  }
+  EXPECT_EQ(TokenStream(ids).hash(), before);
+}
+
 TEST(TokenStream, RefusesIdsBeyondTheVocabulary) {
   TokenStream stream(std::vector<int32_t>{1, 2, 3, 9, 4});
   stream.limit(9);
