@@ -221,8 +221,16 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_GT(all["results"][1]["pays_bit_s"][0][1], 10e6);
   expect_says("--run run --batch 8",
               "--batch 8: the computation was measured with 4; leave --batch out, or add --step-ms");
+  expect_says("--run run --size 64", "--size 64: the computation was measured with 8; leave --size out, or add --step-ms");
+  expect_says("--run run --classes 1000", "--classes 1000: the computation was measured with 4; leave --classes out");
   expect_says("--run run --model resnet50", "--model resnet50: the computation was measured with resnet20");
   EXPECT_EQ(predicted("--run run --model resnet50 --step-ms 70 --methods birder")["computation_s"], 0.07);
+  std::filesystem::remove_all(folder_ / "data");
+  const Outcome unread = predict("--run run"), given = predict("--run run --size 8");
+  EXPECT_EQ(unread.exit_code, 0) << unread.err;
+  EXPECT_NE(unread.err.find("the images of run cannot be read; assuming a side of 32 pixels"), std::string::npos);
+  EXPECT_EQ(given.exit_code, 0) << given.err;
+  EXPECT_EQ(given.err, "");
 }
 
 TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
@@ -234,7 +242,7 @@ TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
   expect_says("--run run --accumulation 2", "--accumulation 2: the computation was measured with 4; leave --accumulation");
 }
 
-// The images of the run have one channel.
+// The images of the run have one channel and 8 × 8 pixels.
 TEST_F(Predict, TakesTheSizesOfTheRun) {
   TrainResnet::SetUp();
   const auto expect_its_parameters = [&] {
@@ -246,6 +254,9 @@ TEST_F(Predict, TakesTheSizesOfTheRun) {
                             "vit_tiny --set model.layers=1 --set model.patch_size=2"}) {
     done(std::string("--batch 2 --max-steps 2 --set log_every=1 --set checkpoint.at_end=false --model ") + model);
     expect_its_parameters();
+    const std::string other = "--run run --nodes 2 --methods dense --tflops 1";
+    EXPECT_EQ(predicted(other)["flops"], predicted(other + " --size 8")["flops"]) << model;
+    EXPECT_LT(predicted(other)["flops"], predicted(other + " --size 16")["flops"]) << model;
   }
   std::filesystem::remove_all(run_dir());
   std::string text;
@@ -274,7 +285,7 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
   expect_says(good + "--tflops 10", "--step-ms and --tflops both give the computation; leave one of them out");
   expect_says(good + "--accumulation 5", "--batch 32: expected a multiple of --accumulation 5");
-  expect_says(good + "--size 1", "--size 1: resnet50 needs larger images");
+  expect_says("--model vgg16 --batch 32 --step-ms 70 --size 1", "--size 1: vgg16 needs larger images");
   expect_says("--model vit_b_16 --batch 32 --step-ms 70 --size 15", "--size 15: vit_b_16 needs larger images");
   expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
   expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");
