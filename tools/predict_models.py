@@ -3,8 +3,10 @@
 A model is a list of layers in order of the forward pass. Forward operations are counted for one sample: two per
 multiply-add of convolutions, matrix products and attention. Other operations are not counted.
 """
+import gzip
 import json
 import math
+import pathlib
 from collections import namedtuple
 
 Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations of a sample
@@ -38,17 +40,22 @@ def attention(width, tokens):
     return Layer([], 4 * width * tokens * tokens)
 
 
+def half(side):
+    """Side after a convolution or a pooling with padding and a stride of 2."""
+    return (side + 1) // 2
+
+
 def resnet(side, classes, blocks, bottleneck=False, cifar=False, colors=3, stem=7):
     """He et al. 2015, table 1; the CIFAR form of section 4.2 has shortcuts without parameters. stem: kernel of the first layer; 3: no pooling."""
     width = channels = 16 if cifar else 64
     small = cifar or stem == 3
-    side = side if small else side // 2
+    side = side if small else half(side)
     layers = [conv(colors, width, 3 if small else 7, side), norm(width)]
-    side = side if small else side // 2
+    side = side if small else half(side)
     for stage, count in enumerate(blocks):
         for block in range(count):
             stride = 2 if stage > 0 and block == 0 else 1
-            before, side, outputs = side, side // stride, 4 * width if bottleneck else width
+            before, side, outputs = side, half(side) if stride == 2 else side, 4 * width if bottleneck else width
             if bottleneck:
                 layers += [conv(channels, width, 1, before), norm(width), conv(width, width, 3, side), norm(width)]
                 layers += [conv(width, outputs, 1, side), norm(outputs)]
@@ -196,10 +203,11 @@ def add_saved(folder, tokens):
 
 
 def set_saved(name, folder, config):
-    """Replaces the sizes of a model in TABLE, except the number of classes or words, by those of the run in a folder."""
-    builder, size, classes, *rest = TABLE[name]
+    """Replaces the sizes of a model in TABLE, except the number of classes or words, by those of the run in a folder. Returns
+    the size of an input; None, and TABLE keeps the usual one, if the images of the run cannot be read."""
+    builder, usual, classes, *rest = TABLE[name]
     network, data = config["model"], config["data"]
-    size = data.get("crop") or data.get("length") or size
+    size = saved_side(data) if builder in (resnet, vgg16) else data.get("length") or usual
     if builder is lstm:
         embedding, hidden, tied = network["embedding"], network["hidden"], network["tied"]
         rest = [embedding, [hidden] * (network["layers"] - 1) + [embedding if tied else hidden], tied]
@@ -215,7 +223,26 @@ def set_saved(name, folder, config):
             rest = [*(rest + [False, False])[:2], shapes["features.0.weight"][1]]
         elif builder is resnet:
             rest = [*(rest + [False, False])[:3], shapes["conv1.weight"][1], shapes["conv1.weight"][2]]
-    TABLE[name] = (builder, size, classes, *rest)
+    TABLE[name] = (builder, size or usual, classes, *rest)
+    return size
+
+
+def saved_side(data):
+    """The side of the images of a run, as data/image reads its data folder; None if the folder cannot be read."""
+    if data.get("crop"):
+        return data["crop"]
+    try:
+        paths = list(pathlib.Path(data.get("path") or "/usr/share/datasets/fashion-mnist").iterdir())
+        for path in paths:
+            if path.name.startswith("train-images"):
+                with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+                    header = file.read(16)
+                height, width = (int.from_bytes(header[begin : begin + 4], "big") for begin in (8, 12))
+                return round(math.sqrt(height * width)) or None
+    except (OSError, EOFError):
+        return None
+    cifar = any(path.name.startswith(("data_batch_", "test_batch.bin", "train.bin", "test.bin")) for path in paths)
+    return 32 if cifar else 224  # 224: the default of data.crop
 
 
 def saved_shapes(path):

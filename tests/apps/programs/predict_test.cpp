@@ -112,6 +112,17 @@ TEST_F(Predict, BackwardHidesCommunication) {
   EXPECT_NEAR(late["results"][0]["exposed"].get<double>(), communication, 1e-6);
 }
 
+// Only the backward pass of the last micro-batch hides communication: gradients arrive in the last quarter of the step.
+TEST_F(Predict, TheLastMicroBatchHidesCommunication) {
+  const std::string step = kResNet + std::string("--bandwidth 100mbit") + kLinkOnly;
+  const json one = predicted(step + " --step-ms 75"), four = predicted(step + " --step-ms 300 --accumulation 4");
+  ASSERT_EQ(one["buckets"].size(), four["buckets"].size());
+  for (size_t i = 0; i < one["buckets"].size(); ++i)
+    EXPECT_NEAR(four["buckets"][i]["ready_s"].get<double>(), 0.225 + one["buckets"][i]["ready_s"].get<double>(), 1e-9);
+  for (int method : {0, 1})
+    EXPECT_NEAR(four["results"][method]["exposed"].get<double>(), one["results"][method]["exposed"].get<double>(), 1e-9);
+}
+
 // Two nodes of two workers over MPI: each worker sends 3/4 of the bucket, of which two parts of three leave the node.
 TEST_F(Predict, WorkersShareTheLinkOfTheirNode) {
   const std::string two =
@@ -210,11 +221,28 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_GT(all["results"][1]["pays_bit_s"][0][1], 10e6);
   expect_says("--run run --batch 8",
               "--batch 8: the computation was measured with 4; leave --batch out, or add --step-ms");
+  expect_says("--run run --size 64", "--size 64: the computation was measured with 8; leave --size out, or add --step-ms");
+  expect_says("--run run --classes 1000", "--classes 1000: the computation was measured with 4; leave --classes out");
   expect_says("--run run --model resnet50", "--model resnet50: the computation was measured with resnet20");
   EXPECT_EQ(predicted("--run run --model resnet50 --step-ms 70 --methods birder")["computation_s"], 0.07);
+  std::filesystem::remove_all(folder_ / "data");
+  const Outcome unread = predict("--run run"), given = predict("--run run --size 8");
+  EXPECT_EQ(unread.exit_code, 0) << unread.err;
+  EXPECT_NE(unread.err.find("the images of run cannot be read; assuming a side of 32 pixels"), std::string::npos);
+  EXPECT_EQ(given.exit_code, 0) << given.err;
+  EXPECT_EQ(given.err, "");
 }
 
-// The images of the run have one channel.
+TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
+  TrainResnet::SetUp();
+  ASSERT_EQ(train("--model resnet20 --batch 2 --accumulation 4 --set checkpoint.at_end=false").exit_code, 0);
+  const json all = predicted("--run run --nodes 2 --methods dense");
+  EXPECT_GE(all["buckets"][0]["ready_s"].get<double>(), 0.75 * all["computation_s"].get<double>());
+  EXPECT_EQ(predicted("--run run --nodes 2 --methods dense --batch 8 --accumulation 4"), all);
+  expect_says("--run run --accumulation 2", "--accumulation 2: the computation was measured with 4; leave --accumulation");
+}
+
+// The images of the run have one channel and 8 × 8 pixels.
 TEST_F(Predict, TakesTheSizesOfTheRun) {
   TrainResnet::SetUp();
   const auto expect_its_parameters = [&] {
@@ -226,6 +254,9 @@ TEST_F(Predict, TakesTheSizesOfTheRun) {
                             "vit_tiny --set model.layers=1 --set model.patch_size=2"}) {
     done(std::string("--batch 2 --max-steps 2 --set log_every=1 --set checkpoint.at_end=false --model ") + model);
     expect_its_parameters();
+    const std::string other = "--run run --nodes 2 --methods dense --tflops 1";
+    EXPECT_EQ(predicted(other)["flops"], predicted(other + " --size 8")["flops"]) << model;
+    EXPECT_LT(predicted(other)["flops"], predicted(other + " --size 16")["flops"]) << model;
   }
   std::filesystem::remove_all(run_dir());
   std::string text;
@@ -253,7 +284,8 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--latency inf", "'inf': expected a number from 0 on");
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
   expect_says(good + "--tflops 10", "--step-ms and --tflops both give the computation; leave one of them out");
-  expect_says(good + "--size 1", "--size 1: resnet50 needs larger images");
+  expect_says(good + "--accumulation 5", "--batch 32: expected a multiple of --accumulation 5");
+  expect_says("--model vgg16 --batch 32 --step-ms 70 --size 1", "--size 1: vgg16 needs larger images");
   expect_says("--model vit_b_16 --batch 32 --step-ms 70 --size 15", "--size 15: vit_b_16 needs larger images");
   expect_says("--run nowhere", "nowhere: no finished run can be read: there is no nowhere/config.json");
   expect_says(good + "--plot no/such/folder.png", "--plot no/such/folder.png: there is no folder no/such");
