@@ -49,6 +49,8 @@ def resnet(side, classes, blocks, bottleneck=False, cifar=False, colors=3, stem=
     """He et al. 2015, table 1; the CIFAR form of section 4.2 has shortcuts without parameters. stem: kernel of the first layer; 3: no pooling."""
     width = channels = 16 if cifar else 64
     small = cifar or stem == 3
+    if side < (1 if small else 4) << (len(blocks) - 1):
+        raise ValueError(f"images of {side} pixels")
     side = side if small else half(side)
     layers = [conv(colors, width, 3 if small else 7, side), norm(width)]
     side = side if small else half(side)
