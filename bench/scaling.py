@@ -152,8 +152,9 @@ def print_table(rows, model, hosts, workers, rate, machine, methods):
         if not row:
             continue
         alone = rows.get(Cell(model, method, "1", workers, "", machine))
-        speed_up = f"{value(row, 'samples_per_s') / value(dense, 'samples_per_s'):.2f}" if dense else "–"
-        efficiency = f"{100 * value(row, 'samples_per_s') / (int(hosts) * value(alone, 'samples_per_s')):.0f} %" if alone else "–"
+        # All methods have the same batch. samples_per_s has too few digits for ratios.
+        speed_up = f"{value(dense, 'step_s') / value(row, 'step_s'):.2f}" if dense else "–"
+        efficiency = f"{100 * value(alone, 'step_s') / value(row, 'step_s'):.0f} %" if alone else "–"
         parts = " | ".join(f"{value(row, part):.3f}" for part in PARTS)
         print(f"| {method} | {value(row, 'samples_per_s'):.1f} | {speed_up} | {efficiency} | {value(row, 'step_s'):.3f} | {parts} | {value(row, 'mb_between_hosts'):.1f} |")
 
@@ -206,6 +207,8 @@ def main():
                 for model in options.models for hosts in options.hosts for rate in options.rates]
     settings = list(dict.fromkeys(settings))
     rows = Rows()
+    if options.print and not any(Cell(model, method, *setting) in rows for model, *setting in settings for method in options.methods):
+        parser.error(f"docs/tables/scaling.csv has no such rows of machine '{options.machine}'; it has machines {', '.join(sorted({cell.machine for cell in rows}))}")
     if not options.print:
         programs = sorted({MODELS[model][0] for model in options.models})
         subprocess.run([root / "scripts" / "build", "release", *programs], check=True)
