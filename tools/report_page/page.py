@@ -118,7 +118,7 @@ def summary_rows(runs):
 
     intra = lambda run: sent(run, run.metrics.all, True) - sent(run, run.metrics.inter, True)
     rows = [
-        ("Model", lambda run: run.setting("model.name") or "–"),
+        ("Model", lambda run: run.model() or "–"),
         ("Optimizer, exchange", method),
         ("Nodes × workers", workers),
         ("Device, type", lambda run: ", ".join(filter(None, (run.setting("device"), run.setting("dtype")))) or "–"),

@@ -42,8 +42,9 @@ def number(value):
 
 
 def not_negative(value):
+    """As number(), and NaN if the value is negative or so large that sums over steps overflow."""
     value = number(value)
-    return value if value >= 0 else math.nan
+    return value if 0 <= value < 1e30 else math.nan
 
 
 def flat(value, prefix="", levels=8):
@@ -190,7 +191,7 @@ class Metrics:
     def points(self, curve):
         """The curve for the page: positions and values, None for a value that is not finite."""
         indices, means = thinned(curve.value)
-        short = lambda v: None if math.isnan(v) else float(f"{v:.6g}")
+        short = lambda v: float(f"{v:.6g}") if math.isfinite(v) else None
         lines = [curve.line[i] for i in indices]
         columns = {"step": self.step, "seconds": self.seconds, "inter": self.inter, "all": self.all}
         shown = {
@@ -294,6 +295,15 @@ class Run:
                 f" {SHOWN_POINTS // 2} intervals."
             )
 
+    def model(self):
+        """The name of the network; "auto" is that of the initial weights, or the default of the program."""
+        name, weights = self.setting("model.name"), self.setting("init_weights")
+        if name != "auto":
+            return name
+        if weights:
+            return f"{pathlib.PurePath(weights).name} (initial weights)"
+        return "gpt2_nano" if "model.n_layer" in self.settings else "bert_mini"
+
     def setting(self, key):
         value = self.settings.get(key)
         return "" if value is None else printable(value if isinstance(value, str) else json.dumps(value))
@@ -342,7 +352,7 @@ class Run:
             return []
         keys = ("calls", "bytes_intra", "bytes_inter", "seconds")
         return [
-            (printable(str(row.get("phase"))), *(max(0.0, number(row.get(key))) / steps for key in keys))
+            (printable(str(row.get("phase"))), *(max(0.0, not_negative(row.get(key))) / steps for key in keys))
             for row in rows
             if isinstance(row, dict)
         ]
@@ -357,4 +367,4 @@ class Run:
         )
         if lists is None or not all(isinstance(ranks, list) and ranks for ranks in lists):
             return math.nan
-        return sum(sum(map(number, ranks)) / len(ranks) for ranks in lists)
+        return sum(sum(map(not_negative, ranks)) / len(ranks) for ranks in lists)

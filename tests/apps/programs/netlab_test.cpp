@@ -148,6 +148,18 @@ TEST_F(Netlab, RefusesARateThatALinkDoesNotHold) {
   EXPECT_EQ(held.exit_code, 0) << held.err;
 }
 
+// Data in one direction delays the acknowledgments of the other, so slow links are measured one direction at a time.
+TEST_F(Netlab, MeasuresSlowLinks) {
+  for (const char* links : {"--hosts 2 --rate 128kbit", "--hosts 3 --rate 1mbit", "--hosts 4 --rate 2mbit"}) {
+    const MpiOutcome held = netlab(links);
+    EXPECT_EQ(held.exit_code, 0) << links << held.err;
+    EXPECT_LT(held.seconds, 45) << links;
+  }
+  const MpiOutcome fast = run_line(with_other_link("all", "2mbit", "--hosts 3 --rate 1mbit"), scratch_);
+  EXPECT_EQ(fast.exit_code, 1) << fast.err;
+  EXPECT_TRUE(fast.says(" % of --rate 1mbit; use a lower --rate")) << fast.err;
+}
+
 // Starts netlab, waits until the program runs, and executes `after` with $lab, the process id of netlab. `hosts` prints
 // the number of its namespaces.
 std::string while_running(const std::string& after) {
@@ -191,6 +203,8 @@ TEST_F(Netlab, NeedsRoot) {
 TEST_F(Netlab, RefusesWhatItCannotEmulate) {
   for (const auto& [arguments, words] :
        {std::pair{"--hosts 1", "--hosts 1: expects 2 to 250"},
+        {"--measure nan", "'nan': expects a number of seconds, 0 or more"},
+        {"--measure=-3", "'-3': expects a number of seconds, 0 or more"},
         {"--rate 5", "'5': expects a rate such as 100mbit or 1gbit"},
         {"--hosts 2 --cut 2:1", "--cut '2:1': expects HOST:SECONDS with a host from 0 to 1"}}) {
     const MpiOutcome outcome = netlab(arguments);

@@ -243,6 +243,31 @@ TEST_F(Report, StatesDefectsOfARun) {
   EXPECT_EQ(curves(this->page())["runs"][0]["curves"]["loss"]["seconds"], json({0.2, 0.4}));
 }
 
+TEST_F(Report, NamesTheNetworkOfAuto) {
+  using Texts = std::vector<std::string>;
+  for (const auto& [model, name] :
+       {std::pair<std::string, std::string>{R"({"name": "auto", "n_layer": 4}, "init_weights": "")", "gpt2_nano"},
+        {R"({"name": "auto", "dropout": []}, "init_weights": "")", "bert_mini"},
+        {R"({"name": "auto", "n_layer": 4}, "init_weights": "/models/gpt2")", "gpt2 (initial weights)"}}) {
+    write_run("run", 4, "0.1", true);
+    write_file(folder_ / "run/config.json", "{\"model\": " + model + "}");
+    ASSERT_EQ(report("run --output report.html").exit_code, 0);
+    EXPECT_EQ(cells(page(), "summary", "Model"), Texts{name});
+  }
+}
+
+TEST_F(Report, IgnoresTimesThatOverflow) {
+  write_run("runs/good", 4, "0.1", true);
+  const std::string huge = R"(, "epoch": 1, "loss": 1, "lr": 0.1, "step_s": 1e308, "bytes_intra": 1e308, )"
+                           R"("bytes_inter": 1e308})";
+  write_file(folder_ / "runs/huge/metrics.jsonl", R"({"step": 1)" + huge + "\n" + R"({"step": 20)" + huge + "\n");
+  const Outcome outcome = report("runs");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(cells(page(), "summary", "Time of the steps"), (std::vector<std::string>{"400 ms", "–"}));
+  EXPECT_NE(page().find("Training lines without step_s: the time axis is incomplete."), std::string::npos);
+}
+
 TEST_F(Report, KeepsExtremesOfLongCurves) {
   std::string lines;
   for (int step = 1; step <= 5000; ++step) {
