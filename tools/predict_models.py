@@ -23,7 +23,7 @@ def parameters(layers):
 def conv(inputs, outputs, kernel, side, bias=False):
     """side: height and width of the output. Throws if the output is empty."""
     if side < 1:
-        raise ValueError("the image is too small")
+        raise ValueError("needs larger images")
     weight = (outputs, kernel, kernel, inputs)
     return Layer([weight] + [(outputs,)] * bias, 2 * numel(weight) * side * side)
 
@@ -85,6 +85,10 @@ def vgg16(side, classes, batch_norm=False, cifar=False, colors=3):
 
 def vit(side, classes, width, depth=12, patch=16, colors=3):
     """Dosovitskiy et al. 2020, table 1: 12 layers, patches of 16 × 16."""
+    if side < patch:
+        raise ValueError("needs larger images")
+    if side % patch:
+        raise ValueError(f"needs images with a multiple of {patch} pixels per side")
     patches = (side // patch) ** 2
     tokens = patches + 1
     layers = [Layer([(1, 1, width)], 0), conv(colors, width, patch, side // patch, bias=True), Layer([(1, tokens, width)], 0)]
@@ -96,6 +100,8 @@ def vit(side, classes, width, depth=12, patch=16, colors=3):
 
 def bert(tokens, words, depth, width, pretraining=False, labels=0):
     """Devlin et al. 2018, section 3; sizes below base: Turc et al. 2019. With the head of SQuAD, of pre-training, or of classification if labels > 0."""
+    if tokens > 512:
+        raise ValueError("has 512 positions")
     layers = [Layer([(words, width), (512, width), (2, width)], 0), norm(width)]
     for _ in range(depth):
         layers += [linear(width, width, tokens)] * 3 + [attention(width, tokens), linear(width, width, tokens), norm(width)]
@@ -122,6 +128,8 @@ def lstm(tokens, words, embedding, widths, tied=False):
 
 def gpt(tokens, words, depth, width, positions=1024):
     """Radford et al. 2019, table 2; the output layer shares the weights of the embedding."""
+    if tokens > positions:
+        raise ValueError(f"has {positions} positions")
     layers = [Layer([(words, width)], 0), Layer([(positions, width)], 0)]
     for _ in range(depth):
         layers += [norm(width), linear(width, 3 * width, tokens), attention(width, tokens), linear(width, width, tokens)]

@@ -120,7 +120,8 @@ TEST_F(Predict, TheLastMicroBatchHidesCommunication) {
   for (size_t i = 0; i < one["buckets"].size(); ++i)
     EXPECT_NEAR(four["buckets"][i]["ready_s"].get<double>(), 0.225 + one["buckets"][i]["ready_s"].get<double>(), 1e-9);
   for (int method : {0, 1})
-    EXPECT_NEAR(four["results"][method]["exposed"].get<double>(), one["results"][method]["exposed"].get<double>(), 1e-9);
+    EXPECT_NEAR(four["results"][method]["exposed"].get<double>(), one["results"][method]["exposed"].get<double>(),
+                1e-9);
 }
 
 // Two nodes of two workers over MPI: each worker sends 3/4 of the bucket, of which two parts of three leave the node.
@@ -221,7 +222,8 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_GT(all["results"][1]["pays_bit_s"][0][1], 10e6);
   expect_says("--run run --batch 8",
               "--batch 8: the computation was measured with 4; leave --batch out, or add --step-ms");
-  expect_says("--run run --size 64", "--size 64: the computation was measured with 8; leave --size out, or add --step-ms");
+  expect_says("--run run --size 64",
+              "--size 64: the computation was measured with 8; leave --size out, or add --step-ms");
   expect_says("--run run --classes 1000", "--classes 1000: the computation was measured with 4; leave --classes out");
   expect_says("--run run --model resnet50", "--model resnet50: the computation was measured with resnet20");
   EXPECT_EQ(predicted("--run run --model resnet50 --step-ms 70 --methods birder")["computation_s"], 0.07);
@@ -239,7 +241,8 @@ TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
   const json all = predicted("--run run --nodes 2 --methods dense");
   EXPECT_GE(all["buckets"][0]["ready_s"].get<double>(), 0.75 * all["computation_s"].get<double>());
   EXPECT_EQ(predicted("--run run --nodes 2 --methods dense --batch 8 --accumulation 4"), all);
-  expect_says("--run run --accumulation 2", "--accumulation 2: the computation was measured with 4; leave --accumulation");
+  expect_says("--run run --accumulation 2",
+              "--accumulation 2: the computation was measured with 4; leave --accumulation");
 }
 
 // The images of the run have one channel and 8 × 8 pixels.
@@ -250,8 +253,8 @@ TEST_F(Predict, TakesTheSizesOfTheRun) {
     EXPECT_EQ(predicted("--run run --nodes 2 --methods dense")["parameters"], summary["parameters"]);
     return summary;
   };
-  for (const char* model : {"resnet20", "resnet18 --set model.small_stem=true",
-                            "vit_tiny --set model.layers=1 --set model.patch_size=2"}) {
+  for (const char* model :
+       {"resnet20", "resnet18 --set model.small_stem=true", "vit_tiny --set model.layers=1 --set model.patch_size=2"}) {
     done(std::string("--batch 2 --max-steps 2 --set log_every=1 --set checkpoint.at_end=false --model ") + model);
     expect_its_parameters();
     const std::string other = "--run run --nodes 2 --methods dense --tflops 1";
@@ -280,8 +283,14 @@ TEST_F(Predict, RefusesBadInput) {
   expect_says(good + "--workers-per-node 0", "'0': expected a number from 1 on");
   expect_says(good + "--nodes 4,0", "'0': expected a number from 1 on");
   expect_says(good + "--nodes 1024 --workers-per-node 8", "expected 2 to 4096 workers in all");
-  expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate above 0 such as 100mbit");
-  expect_says(good + "--latency inf", "'inf': expected a number from 0 on");
+  expect_says(good + "--bandwidth=-1gbit", "'-1gbit': expected a rate of at least 1 bit/s such as 100mbit");
+  expect_says(good + "--latency inf", "'inf': expected a number from 0 to 1e+09");
+  expect_says(good + "--efficiency 1e-320", "'1e-320': expected a number from 0.001 to 1");
+  expect_says(good + "--kernels 1e-320", "'1e-320': expected a number from 1e-06 to 1e+18");
+  expect_says("--model bert_base --batch 3 --step-ms 58 --size 513", "--size 513: bert_base has 512 positions");
+  expect_says("--model gpt2 --batch 3 --step-ms 58 --size 1025", "--size 1025: gpt2 has 1024 positions");
+  expect_says("--model vit_tiny --batch 3 --step-ms 58 --size 100",
+              "--size 100: vit_tiny needs images with a multiple of 16 pixels per side");
   expect_says("--model resnet50 --batch 32", "expected --model, --batch, and --step-ms or --tflops; or --run");
   expect_says(good + "--tflops 10", "--step-ms and --tflops both give the computation; leave one of them out");
   expect_says(good + "--accumulation 5", "--batch 32: expected a multiple of --accumulation 5");
