@@ -233,6 +233,10 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_NE(unread.err.find("the images of run cannot be read; assuming a side of 32 pixels"), std::string::npos);
   EXPECT_EQ(given.exit_code, 0) << given.err;
   EXPECT_EQ(given.err, "");
+  json summary = json::parse(read_file(run_dir() / "summary.json"));
+  summary.erase("step_s");  // as in runs of earlier versions
+  write_file(run_dir() / "summary.json", summary.dump());
+  expect_says("--run run", "has no 'step_s'; the run is not finished, or of another version of Godwit");
 }
 
 TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
