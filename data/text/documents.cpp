@@ -81,8 +81,11 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
   const std::vector<uint8_t> bytes = read_unpacked(file, "a text file");
   if (is_bible(bytes)) return f(bible_text(bytes, file));
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // byte-order mark
   if (!file.ends_with(".jsonl") && !file.ends_with(".jsonl.gz")) {
+    const size_t zero = all.find('\0');
+    check(zero == all.npos, file, ": is not a text in UTF-8: byte ", zero + bytes.size() - all.size(), " is 0");
     if (!all.empty()) f(all);
     return;
   }

@@ -17,8 +17,8 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 const std::vector<std::string>& text_endings();
 
 // Calls f for each document of a file, which may be gzip. A line of a .jsonl file is an object whose member `text` is a
-// document; any other file is one document. Empty documents are left out. Throws an Error naming file and line,
-// or if a file has more than 8 GiB after unpacking.
+// document; any other file is one document. A byte-order mark and empty documents are left out. Throws an Error naming
+// file and line, for a document of another file with a byte 0, or if a file has more than 8 GiB after unpacking.
 void each_document(const std::string& file, const std::function<void(std::string_view text)>& f);
 
 }  // namespace godwit::data

@@ -54,6 +54,15 @@ TEST(Documents, AreReadInOrderOfPaths) {
   EXPECT_THAT(documents_of(folder / "a/notes.md"), ElementsAre("ignored"));
 }
 
+TEST(Documents, AreTexts) {
+  const TempFolder folder;
+  write(folder / "marked.txt", bytes_of("\xef\xbb\xbfone"));
+  EXPECT_THAT(documents_of(folder / "marked.txt"), ElementsAre("one"));
+  write(folder / "binary.txt", {'a', 'b', 0, 'c'});
+  EXPECT_THAT(error_of([&] { documents_of(folder / "binary.txt"); }),
+              HasSubstr("binary.txt: is not a text in UTF-8: byte 2 is 0"));
+}
+
 TEST(Documents, FollowsLinks) {
   const TempFolder folder;
   write(folder / "other/a.txt", bytes_of("linked"));
