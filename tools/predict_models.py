@@ -50,7 +50,7 @@ def resnet(side, classes, blocks, bottleneck=False, cifar=False, colors=3, stem=
     width = channels = 16 if cifar else 64
     small = cifar or stem == 3
     if side < (1 if small else 4) << (len(blocks) - 1):
-        raise ValueError(f"images of {side} pixels")
+        raise ValueError("needs larger images")
     side = side if small else half(side)
     layers = [conv(colors, width, 3 if small else 7, side), norm(width)]
     side = side if small else half(side)
