@@ -19,7 +19,7 @@ namespace godwit {
 // Optimizer, exchange and limits of a DataParallel.
 struct DataParallelOptions {
   OptimizerConfig optimizer = "birder";  // with its options
-  ExchangeConfig exchange = "dense";     // mean of the gradients; "dense" if the optimizer communicates itself
+  ExchangeConfig exchange = "dense";     // mean of the gradients; must be "dense" if the optimizer communicates itself
   // Creates a custom exchange in place of `exchange`: docs/compressors.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};  // the optimizer replaces the alignment
@@ -41,8 +41,8 @@ struct DataParallelOptions {
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
-// Throws if the optimizer, its options or the exchange do not support options.exchange.sharding, and for an exchange
-// beside an optimizer that communicates itself.
+// Throws if the optimizer, its options or the exchange do not support options.exchange.sharding. Throws if the optimizer
+// communicates itself and the exchange is not "dense".
 void check_sharding(const DataParallelOptions& options);
 
 // Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap with

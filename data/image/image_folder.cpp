@@ -103,7 +103,7 @@ void check_same_classes(const ImageFolder& folder, const std::vector<std::string
 
 constexpr const char* kTestNames[] = {"val", "validation", "test"};
 
-// Throws if a folder for evaluation is beside the class folders, where it would be a class.
+// Throws if a folder for evaluation is next to the class folders. Its name would become a class.
 void check_no_test_folder(const std::string& root) {
   const std::vector<std::string> classes = class_names(root, "");
   for (const std::string name : kTestNames)

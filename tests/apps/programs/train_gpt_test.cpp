@@ -346,7 +346,7 @@ TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
   EXPECT_EQ(model["dropout"], 0.5);
 }
 
-// A model on the command line has its own sizes, not those of the file's model.
+// If the command line chooses another model than the file, the sizes of the file are not used.
 TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
   write_file(folder_ / "nano.json", R"({"model": {"name": "gpt2_nano", "n_layer": 2, "n_embd": 128, "dropout": 0.5}})");
   const auto model_of = [&](const std::string& flags) {
