@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "apps/text/default_text.h"
+#include "apps/text/notices.h"
 #include "apps/text/recompute_option.h"
 #include "engine/check.h"
 #include "engine/text_file.h"
@@ -79,8 +80,7 @@ std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tok
   } catch (const Error&) {  // a tokenizer that is not supported cannot be compared
     return "";
   }
-  return "the initial weights in " + config.init_weights + " were trained with another tokenizer; this run uses the " +
-         tokenizer.name();
+  return other_tokenizer_notice(config.init_weights, "the " + tokenizer.name());
 }
 
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model) {

@@ -1,10 +1,10 @@
 // The options of train_gpt, with their defaults and checks.
 #include "apps/config/saved_config.h"
-#include "apps/report/progress.h"
 #include "apps/text/gpt_config.h"
 #include "apps/text/gpt_data.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/text/gpt_task.h"
+#include "apps/text/notices.h"
 #include "apps/text/recompute_option.h"
 #include "engine/check.h"
 
@@ -63,8 +63,8 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
       return nullptr;
     };
   const std::shared_ptr<const GptData> data = load_gpt_data(*own);
-  for (const std::string& notice : {tokenizer_notice(*own, *data->tokens.tokenizer), data->tokens.invalid.notice()})
-    if (progress && !notice.empty()) progress->line("notice: " + notice);
+  print_notices(progress, {tokenizer_notice(*own, *data->tokens.tokenizer),
+                           data->tokens.invalid.notice(data::kInvalidAreReplaced)});
   return [own, data](Communicator& comm) { return std::make_unique<GptTask>(*own, *data, comm); };
 }
 

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 struct Texts {
   data::WordText train, valid;
   std::optional<data::WordText> test;
+  data::InvalidUtf8 invalid = {};
 };
 
 bool exists(const std::string& path) {
@@ -31,13 +32,15 @@ std::string file_of(const std::string& folder, const std::string& given, const s
 }
 
 Texts texts_of_folder(const LanguageDataConfig& options, data::WordSplit split) {
+  data::InvalidUtf8 invalid;
   const auto read = [&](const std::string& given, const std::string& part) {
     const std::string path = file_of(options.path, given, part);
     check(!path.empty(), "data folder ", options.path, ": has no ", part, ".txt or ptb.", part, ".txt");
-    return data::read_word_text(path, split);
+    return data::read_word_text(path, split, &invalid);
   };
   Texts texts{.train = read("", "train"), .valid = read(options.valid, "valid"), .test = {}};
   if (!file_of(options.path, options.test, "test").empty()) texts.test = read(options.test, "test");
+  texts.invalid = invalid;
   return texts;
 }
 
@@ -50,18 +53,23 @@ data::WordText lines_of(const data::Corpus& corpus, const std::string& name, dat
 
 // One document in `hold_out` is for validation, and one in `hold_out` of the others for the test.
 Texts held_out(const std::string& path, const LanguageDataConfig& options, data::WordSplit split) {
-  const data::Corpus all = data::read_corpus(path);
+  data::InvalidUtf8 invalid;
+  const data::Corpus all = data::read_corpus(path, data::Sentences::lines, &invalid);
   const int64_t every = options.hold_out;
   check(all.documents() > every, path, ": has ", all.documents(), all.documents() == 1 ? " document" : " documents",
         " (separated by blank lines), too few to hold out one of ", every, " twice; lower --set data.hold_out=", every,
         ", or name the evaluation text with --set data.valid=FILE");
   const auto [rest, valid] = all.hold_out(every);
   if (rest.documents() < every)
-    return {.train = lines_of(rest, path, split), .valid = lines_of(valid, path, split), .test = {}};
+    return {.train = lines_of(rest, path, split),
+            .valid = lines_of(valid, path, split),
+            .test = {},
+            .invalid = invalid};
   const auto [train, test] = rest.hold_out(every);
   return {.train = lines_of(train, path, split),
           .valid = lines_of(valid, path + " (validation)", split),
-          .test = lines_of(test, path + " (test)", split)};
+          .test = lines_of(test, path + " (test)", split),
+          .invalid = invalid};
 }
 
 Texts load_texts(const LanguageDataConfig& options) {
@@ -72,10 +80,12 @@ Texts load_texts(const LanguageDataConfig& options) {
   check(!options.valid.empty() || options.test.empty(), "data.test ", options.test,
         " requires data.valid, because without it the test text is held out of ", path);
   if (options.valid.empty()) return held_out(path, options, split);
-  Texts texts{.train = lines_of(data::read_corpus(path), path, split),
-              .valid = data::read_word_text(options.valid, split),
+  data::InvalidUtf8 invalid;
+  Texts texts{.train = lines_of(data::read_corpus(path, data::Sentences::lines, &invalid), path, split),
+              .valid = data::read_word_text(options.valid, split, &invalid),
               .test = {}};
-  if (!options.test.empty()) texts.test = data::read_word_text(options.test, split);
+  if (!options.test.empty()) texts.test = data::read_word_text(options.test, split, &invalid);
+  texts.invalid = invalid;
   return texts;
 }
 
@@ -103,13 +113,15 @@ std::string count_of(const data::EncodedText& text) {
 }  // namespace
 
 std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config) {
-  const Texts texts = load_texts(config.data);
+  Texts texts = load_texts(config.data);
   const std::string& file = config.data.vocab;
   auto data = std::make_shared<LanguageData>(LanguageData{
-      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size) : data::read_word_vocabulary(file),
+      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
+                                 : data::read_word_vocabulary(file, &texts.invalid),
       .train = {},
       .valid = {},
       .test = {}});
+  data->invalid = texts.invalid;
   data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +
                                            (file.empty() ? "of the training text" : file)});
   const auto encode = [&](const data::WordText& text, const char* label) {

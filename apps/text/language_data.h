@@ -14,6 +14,7 @@ struct LanguageData {
   data::WordVocabulary vocabulary;
   std::vector<int32_t> train, valid, test;  // test: empty if there is no test text
   Rows notes = {};                          // printed at the start of a run
+  data::InvalidUtf8 invalid = {};           // of the texts and of data.vocab
 };
 
 // Reads data.path, data.valid, data.test and data.vocab. Throws if a file is missing or has no words, or if a word is

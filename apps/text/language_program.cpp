@@ -2,6 +2,7 @@
 #include "apps/text/language_config.h"
 #include "apps/text/language_data.h"
 #include "apps/text/language_task.h"
+#include "apps/text/notices.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -48,9 +49,11 @@ OptimizerConfig language_optimizer_defaults(const CommonConfig&, const std::stri
   return config;
 }
 
-TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress*) {
+TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = std::static_pointer_cast<const LanguageConfig>(config);
   const std::shared_ptr<const LanguageData> data = load_language_data(*own);
+  const std::string effect = own->data.words == "spaces" ? "words keep them" : "they are left out";
+  print_notices(progress, {data->invalid.notice(effect + "; convert the text to UTF-8")});
   return [own, data](Communicator& comm) { return std::make_unique<LanguageTask>(*own, *data, comm); };
 }
 

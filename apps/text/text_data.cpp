@@ -97,15 +97,18 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const std::string path = text_or_bible(options.path);
   const data::Sentences rule = options.sentences == "split" ? data::Sentences::split : data::Sentences::lines;
-  const data::Corpus all = data::read_corpus(path, rule);
+  data::InvalidUtf8 invalid;
+  const data::Corpus all = data::read_corpus(path, rule, &invalid);
   check(!options.test.empty() || all.documents() >= options.hold_out, path, ": has ",
         plural(all.documents(), "document"), " (separated by blank lines), too few to hold out one of ",
         options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or set an evaluation file with ",
         "--set data.test=FILE");
   const auto [rest, held] =
-      options.test.empty() ? all.hold_out(options.hold_out) : std::pair(all, data::read_corpus(options.test, rule));
+      options.test.empty() ? all.hold_out(options.hold_out)
+                           : std::pair(all, data::read_corpus(options.test, rule, &invalid));
   const auto [train, test] = config.validation > 0 ? rest.hold_out(config.validation) : std::pair(rest, held);
   TextData data = with_tokenizer(config, sentences_of(train));
+  data.invalid = invalid;
   data::PretrainingOptions pretraining{.length = options.length, .masked = options.masked};
   pretraining.short_samples = options.short_samples;
   pretraining.seed = config.seed;
@@ -208,7 +211,9 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
   const data::KnownClasses head = classes_of_head(config);
   const bool has_head = !head.names.empty();
-  data::TsvDataset train = has_head ? data::read_tsv_dataset(train_file, head) : data::read_tsv_dataset(train_file);
+  data::InvalidUtf8 invalid;
+  data::TsvDataset train =
+      has_head ? data::read_tsv_dataset(train_file, head, &invalid) : data::read_tsv_dataset(train_file, &invalid);
   data::TsvDataset test;
   if (config.validation > 0) {
     test.sentences = hold_out(train.sentences, config);
@@ -216,14 +221,17 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
     test.classes = train.classes;
     test.numbered = train.numbered;
   } else {
-    test = data::read_tsv_dataset(test_file, {.names = train.classes,
-                                              .numbered = train.numbered,
-                                              .origin = has_head ? head.origin : train_file,
-                                              .remedy = head.remedy});
+    test = data::read_tsv_dataset(test_file,
+                                  {.names = train.classes,
+                                   .numbered = train.numbered,
+                                   .origin = has_head ? head.origin : train_file,
+                                   .remedy = head.remedy},
+                                  &invalid);
   }
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test.sentences.size()) test.sentences.resize(limit), test.labels.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train.sentences));
+  data.invalid = invalid;
   data.notes.push_back({"classes", classes_note(train, has_head ? head.origin : file_name(train_file))});
   const auto source = [&](const data::TsvDataset& text, const std::string& file, const char* label) {
     data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};

@@ -6,6 +6,7 @@
 #include "apps/report/progress.h"
 #include "apps/train/task.h"
 #include "apps/text/text_tokenizer.h"
+#include "data/text/invalid_utf8.h"
 #include "data/text/squad.h"
 #include "data/text/text_dataset.h"
 #include "models/bert_config.h"
@@ -19,7 +20,8 @@ struct TextData {
   std::string model_name = {};                                 // "bert_mini"; "bert" if read from a config.json
   std::unique_ptr<const data::Squad> train_squad = {}, test_squad = {};  // squad only; referenced by train and test
   std::unique_ptr<const data::TextDataset> train = {}, test = {};
-  Rows notes = {};  // printed at the start of a run
+  data::InvalidUtf8 invalid = {};  // of corpora and tab-separated files
+  Rows notes = {};                 // printed at the start of a run
 };
 
 // Reads data.path, data.test, data.vocab and init_weights. Throws if a file is missing or malformed, or if vocabulary,

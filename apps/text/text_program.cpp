@@ -1,7 +1,9 @@
 // The options of train_bert, with their defaults and checks.
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/config/saved_config.h"
+#include "apps/text/notices.h"
 #include "apps/text/recompute_option.h"
 #include "apps/text/text_config.h"
 #include "apps/text/text_data.h"
@@ -35,6 +37,9 @@ weights as HuggingFace reads them); with squad, predictions.json and nbest_predi
 ConfigPtr defaults(const Lookup& lookup) {
   auto config = std::make_shared<TextConfig>();
   if (const std::string task = lookup("task"); !task.empty()) config->task = task;
+  // These determine the applicable options.
+  if (const std::string name = lookup("model.name"); !name.empty()) config->model.name = name;
+  config->init_weights = lookup("init_weights");
   config->epochs = config->task == "squad" ? 2 : 3;
   config->batch = config->task == "pretrain" ? 4 : config->task == "squad" ? 8 : 16;
   config->data.length = config->task == "squad" ? 384 : 128;
@@ -53,11 +58,20 @@ OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::s
   return config;
 }
 
+// Whether config.json is next to the initial weights.
+bool has_config(const TextConfig& config) {
+  std::error_code ignored;
+  const std::string folder = weights_folder(config);
+  return !folder.empty() && std::filesystem::exists(folder + "/config.json", ignored);
+}
+
 TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = described_by_checkpoint(std::static_pointer_cast<const TextConfig>(config));
   check(own->task == "pretrain" || !own->data.path.empty(), "task ", own->task, " needs --data, a folder with ",
         own->task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
   const std::shared_ptr<const TextData> data = load_text_data(*own, progress);
+  print_notices(progress, {tokenizer_notice(*own, data->tokenizer),
+                           data->invalid.notice("they are left out; convert the text to UTF-8")});
   return [own, data](Communicator& comm) { return make_text_task(*own, *data, comm); };
 }
 
@@ -76,7 +90,9 @@ void TextConfig::describe(OptionList& list) {
   models.insert(models.begin(), "auto");
   list.add("model.name", model.name, "network; auto: as in the folder of the initial weights, or bert_mini without one")
       .with_flag("--model")
-      .with_choices(models);
+      .with_choices(models)
+      .only_if(model.name == "auto" || !has_config(*this),
+               "config.json of the initial weights determines the network; use --model auto");
   list.add("model.dropout", model.dropout,
            "dropout probability of hidden states, or HIDDEN,ATTENTION for both; empty: the model's defaults",
            {0, 1, false, true});

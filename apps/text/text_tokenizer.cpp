@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/text/notices.h"
 #include "data/text/tokenizer_json.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
@@ -66,6 +67,20 @@ TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& t
   const data::WordPieceTraining training{
       .size = config.data.vocab_size, .alphabet = config.data.alphabet, .words = options};
   return {data::WordPiece(data::train_wordpiece(texts, training), options), tokenizer, ""};
+}
+
+std::string tokenizer_notice(const TextConfig& config, const TextTokenizer& tokenizer) {
+  TextConfig own = config;
+  own.data.vocab.clear();
+  if (config.data.vocab.empty() ||
+      (beside_weights(config, "vocab.txt").empty() && beside_weights(config, "tokenizer.json").empty()))
+    return "";
+  try {
+    if (load_tokenizer(own, {}).pieces.vocabulary().tokens() == tokenizer.pieces.vocabulary().tokens()) return "";
+  } catch (const Error&) {  // a vocabulary that is not supported cannot be compared
+    return "";
+  }
+  return other_tokenizer_notice(config.init_weights, config.data.vocab);
 }
 
 void save_tokenizer(const std::string& folder, const TextTokenizer& tokenizer) {

@@ -80,20 +80,6 @@ std::vector<char32_t> CharacterSet::sorted() const {
   return characters;
 }
 
-void InvalidUtf8::add(const std::string& file, std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint code = decode_utf8(text, at);
-    if (!code.valid && ++count == 1) first = file + " at byte " + std::to_string(at);
-    at += code.bytes;
-  }
-}
-
-std::string InvalidUtf8::notice() const {
-  if (count == 0) return "";
-  return std::to_string(count) + " byte sequences of the text are not valid UTF-8, the first in " + first +
-         "; each is the character U+FFFD; convert the text to UTF-8, or use a byte-level BPE";
-}
-
 CharTokenizer read_characters(const std::string& path) {
   const JsonFile file(path, "a characters.json");
   std::vector<char32_t> characters;

@@ -45,15 +45,6 @@ class CharacterSet {
   std::vector<bool> seen_ = std::vector<bool>(0x110000);
 };
 
-// Counts the invalid UTF-8 sequences of texts, each of which CharTokenizer reads as U+FFFD.
-struct InvalidUtf8 {
-  int64_t count = 0;       // of sequences
-  std::string first = "";  // place of the first: "FILE at byte N", N from 0
-
-  void add(const std::string& file, std::string_view text);  // `text`: the content of `file`
-  std::string notice() const;                                // "" if there are none
-};
-
 // Reads characters.json. Errors name the file.
 CharTokenizer read_characters(const std::string& path);
 

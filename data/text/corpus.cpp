@@ -95,10 +95,12 @@ std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
   return parts;
 }
 
-Corpus read_corpus(const std::string& path, Sentences rule) {
+Corpus read_corpus(const std::string& path, Sentences rule, InvalidUtf8* invalid) {
   std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
-  return Corpus({bytes.begin(), bytes.end()}, rule, path);
+  std::string text(bytes.begin(), bytes.end());
+  if (invalid) invalid->add(path, text);
+  return Corpus(std::move(text), rule, path);
 }
 
 }  // namespace godwit::data

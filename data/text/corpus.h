@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/text/invalid_utf8.h"
+
 namespace godwit::data {
 
 enum class Sentences {  // how a text is split into sentences
@@ -52,7 +54,8 @@ class Corpus {
 };
 
 // Reads a text file, plain or gzip, or the King James Bible of the Debian package bible-kjv-text (chapters are
-// documents, verses are lines). Throws one Error naming the file.
-Corpus read_corpus(const std::string& path, Sentences rule = Sentences::lines);
+// documents, verses are lines). Adds the text's invalid UTF-8 to `invalid` unless that is null. Throws one Error naming
+// the file.
+Corpus read_corpus(const std::string& path, Sentences rule = Sentences::lines, InvalidUtf8* invalid = nullptr);
 
 }  // namespace godwit::data

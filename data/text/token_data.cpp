@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "data/text/char_tokenizer.h"
 #include "data/text/documents.h"
 #include "data/text/token_shard.h"
 #include "engine/check.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/text/char_tokenizer.h"
+#include "data/text/invalid_utf8.h"
 #include "data/text/token_stream.h"
 #include "data/text/tokenizer.h"
 

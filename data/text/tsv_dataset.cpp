@@ -118,9 +118,10 @@ struct Rows {
   std::string where(size_t row) const { return path + ":" + std::to_string(row + 2) + ": "; }
 };
 
-Rows read_rows(const std::string& path) {
+Rows read_rows(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (invalid) invalid->add(path, text);
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // byte-order mark written by some editors
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   text = text.substr(0, text.find_last_not_of(" \r\n") + 1);
@@ -222,14 +223,14 @@ TsvDataset labeled(Rows rows, const KnownClasses& known) {
 
 }  // namespace
 
-TsvDataset read_tsv_dataset(const std::string& path) {
-  Rows rows = read_rows(path);
+TsvDataset read_tsv_dataset(const std::string& path, InvalidUtf8* invalid) {
+  Rows rows = read_rows(path, invalid);
   KnownClasses own{.names = classes_of(rows), .numbered = false, .origin = path, .remedy = {}};
   return labeled(std::move(rows), own);
 }
 
-TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known) {
-  return labeled(read_rows(path), known);
+TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known, InvalidUtf8* invalid) {
+  return labeled(read_rows(path, invalid), known);
 }
 
 }  // namespace godwit::data

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "data/text/invalid_utf8.h"
+
 namespace godwit::data {
 
 // Sentences with their classes.
@@ -19,8 +21,9 @@ struct TsvDataset {
 // quoting. Blank lines at the end are ignored. If all labels are whole numbers, they are the class indices 0 … K-1, all
 // of which must occur. Otherwise labels are class names, which are sorted. Throws one Error naming the file, and the
 // line if there is one, if a column is missing, the number of fields is wrong, a sentence or label is blank, a label is
-// not UTF-8 or has a decimal point, or there is only one class.
-TsvDataset read_tsv_dataset(const std::string& path);
+// not UTF-8 or has a decimal point, or there is only one class. Adds the file's invalid UTF-8 to `invalid` unless that
+// is null.
+TsvDataset read_tsv_dataset(const std::string& path, InvalidUtf8* invalid = nullptr);
 
 // The allowed classes of a file.
 struct KnownClasses {
@@ -31,6 +34,6 @@ struct KnownClasses {
 };
 
 // Reads a file with known classes, not all of which must occur. Also throws on unknown labels, naming them.
-TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known);
+TsvDataset read_tsv_dataset(const std::string& path, const KnownClasses& known, InvalidUtf8* invalid = nullptr);
 
 }  // namespace godwit::data

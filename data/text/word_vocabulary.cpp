@@ -65,8 +65,9 @@ void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f
   });
 }
 
-WordText read_word_text(const std::string& path, WordSplit split) {
+WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
+  if (invalid) invalid->add(path, text_of(bytes));
   return {.text = std::string(text_of(bytes)), .name = path, .split = split};
 }
 
@@ -101,8 +102,9 @@ WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
   return WordVocabulary(std::move(words));
 }
 
-WordVocabulary read_word_vocabulary(const std::string& path) {
+WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostBytes);
+  if (invalid) invalid->add(path, text_of(bytes));
   std::vector<std::string> words;
   each_line(text_of(bytes), [&](std::string_view line) { words.emplace_back(line); });
   try {

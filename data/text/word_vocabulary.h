@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/text/invalid_utf8.h"
 #include "data/text/token_table.h"
 
 namespace godwit::data {
@@ -47,16 +48,17 @@ struct WordText {
   void each_word(const std::function<void(std::string_view word, int64_t line)>& f) const;
 };
 
-// Reads a text file, plain or gzip. Throws one Error naming the file.
-WordText read_word_text(const std::string& path, WordSplit split);
+// Reads a text file, plain or gzip. Adds its invalid UTF-8 to `invalid` unless that is null. Throws one Error naming
+// the file.
+WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid = nullptr);
 
 // The vocabulary of a text: all words, most frequent first (ties in order of bytes). If there are more than `limit`
 // different words, including <eos>, the most frequent ones remain, and <unk> stands for the others. Throws if the text
 // has no words or `limit` is below 3.
 WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit);
 
-// Reads a file with one word per line. Errors name the file.
-WordVocabulary read_word_vocabulary(const std::string& path);
+// Reads a file with one word per line. Adds its invalid UTF-8 to `invalid` unless that is null. Errors name the file.
+WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invalid = nullptr);
 // Writes the file atomically; throws an Error naming it.
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary);
 

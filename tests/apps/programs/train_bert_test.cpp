@@ -303,6 +303,49 @@ TEST_F(TrainBert, ReadsATokenizerJson) {
   expect_refused(kRight, {"right/tokenizer.json: normalizer.type: is \"NFC\""});
 }
 
+// config.json of the initial weights has the sizes, the number of heads and the activation.
+TEST_F(TrainBert, TheInitialWeightsDetermineTheNetwork) {
+  done(kPretrain + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");
+  expect_refused(kPretrain + "--init-weights first/model",
+                 {"--model: config.json of the initial weights determines the network; use --model auto"});
+  const Outcome outcome =
+      train("--config first/config.json --init-weights first/model --max-steps 1", "--run-dir run");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("notice: first/config.json: not used: model.name, because the command line chooses "
+                             "initial weights\n"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["model"]["name"], "auto");
+  fs::remove(folder_ / "first/model/config.json");
+  done(kPretrain + "--init-weights first/model --max-steps 1");
+  fs::remove_all(run_dir());
+  expect_refused(kPretrain + "--init-weights first/model --model bert_mini", {"hidden_size"});
+}
+
+TEST_F(TrainBert, AnotherOrderOfTheVocabularyIsANotice) {
+  done(kPretrain + "--max-steps 1");
+  fs::rename(run_dir(), folder_ / "first");
+  const std::string words = read_file(folder_ / "first/vocab.txt"), flags = kPretrain +
+      "--model auto --init-weights first/model --max-steps 1 --vocab ";
+  const size_t first = words.find('\n') + 1;
+  write_file(folder_ / "moved.txt", words.substr(first) + words.substr(0, first));
+  const std::string notice = "notice: the initial weights in first/model were trained with another tokenizer; this run "
+                             "uses moved.txt\n";
+  EXPECT_NE(done(flags + "moved.txt").out.find(notice), std::string::npos);
+  EXPECT_EQ(done(flags + "first/vocab.txt").out.find("notice"), std::string::npos);
+}
+
+TEST_F(TrainBert, TextThatIsNotUtf8IsANotice) {
+  write_file(folder_ / "text.txt", "na\xefve\n\n" + story(40));
+  const std::string notice = "notice: 1 byte sequences of the text are not valid UTF-8, the first in text.txt at byte 2; "
+                             "they are left out; convert the text to UTF-8\n";
+  EXPECT_NE(done(kPretrain + "--max-steps 1").out.find(notice), std::string::npos);
+  write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nna\xefve\t1\n");
+  EXPECT_NE(done(kClassify + "--max-steps 1").out.find("UTF-8, the first in tsv/dev.tsv at byte 17"),
+            std::string::npos);
+}
+
 // Without a head in the folder, the classes come from the data, and the decoder is not checked.
 TEST_F(TrainBert, WithoutAHeadTheClassesComeFromTheData) {
   for (const char* file : {"train.tsv", "dev.tsv"}) write_file(folder_ / "tsv" / file, judged("good", "bad") + "\n");
@@ -430,7 +473,6 @@ TEST_F(TrainBert, RefusesInconsistentFiles) {
   expect_refused(go_on, {"vocab.txt", "vocab_size of first/model/config.json"});
   write_file(folder_ / "first/model/vocab.txt", words);
   expect_refused(go_on + "--length 600", {"data.length is 600", "max_position_embeddings", "512"});
-  expect_refused(go_on + "--model bert_mini", {"hidden_size"});
   const std::string weights = read_file(folder_ / "first/model/model.safetensors");
   write_file(folder_ / "first/model/model.safetensors", weights.substr(0, weights.size() / 2));
   expect_refused(go_on, {"model.safetensors"});

@@ -47,6 +47,22 @@ TEST_F(TrainLm, RunsAreReproducible) {
   }
 }
 
+TEST_F(TrainLm, TextThatIsNotUtf8IsANotice) {
+  write_file(folder_ / "one.txt", "na\xefve\n\n" + story(60));
+  const auto noticed = [&](const std::string& flags, const std::string& place) {
+    const Outcome outcome = done(flags + " --max-steps 1");
+    EXPECT_NE(outcome.out.find("notice: 1 byte sequences of the text are not valid UTF-8, the first in " + place +
+                               "; convert the text to UTF-8\n"),
+              std::string::npos)
+        << outcome.out;
+  };
+  noticed("--data one.txt --set data.hold_out=6", "one.txt at byte 2; words keep them");
+  noticed("--data one.txt --set data.valid=text/valid.txt --set data.words=basic",
+          "one.txt at byte 2; they are left out");
+  write_file(folder_ / "text" / "valid.txt", "\xef\n" + story(9));
+  noticed(kFolder, "text/valid.txt at byte 0; words keep them");
+}
+
 TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
   done(kFolder);
   const json last = metrics().back();

@@ -30,17 +30,6 @@ TEST(CharTokenizer, InvalidBytesAreReplacementCharacters) {
   EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{1}), "\xef\xbf\xbd");
 }
 
-TEST(CharTokenizer, InvalidSequencesAreCounted) {
-  InvalidUtf8 invalid;
-  invalid.add("a.txt", "é\xef\xbf\xbd");
-  EXPECT_EQ(invalid.notice(), "") << "a U+FFFD of the text is valid";
-  invalid.add("b.txt", "é\xe4\xbd \xff");
-  invalid.add("c.txt", "\xff");
-  EXPECT_EQ(invalid.count, 3);
-  EXPECT_THAT(invalid.notice(),
-              HasSubstr("3 byte sequences of the text are not valid UTF-8, the first in b.txt at byte 2"));
-}
-
 TEST(CharTokenizer, AnUnknownCharacterIsNamed) {
   const CharTokenizer tokenizer = tokenizer_of("ab");
   EXPECT_THAT(error_of([&] { tokenizer.encode("abé"); }), HasSubstr("the character 'é' at byte 2"));

@@ -1,0 +1,22 @@
+// InvalidUtf8: counts the invalid sequences of texts, for a notice.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace godwit::data {
+
+inline constexpr const char* kInvalidAreReplaced =
+    "each is the character U+FFFD; convert the text to UTF-8, or use a byte-level BPE";  // with CharTokenizer
+
+// Counts the invalid UTF-8 sequences of texts.
+struct InvalidUtf8 {
+  int64_t count = 0;       // of sequences
+  std::string first = "";  // place of the first: "FILE at byte N", N from 0
+
+  void add(const std::string& file, std::string_view text);  // `text`: the content of `file`
+  // "" if there are none. `effect`: what becomes of the sequences, and the remedy.
+  std::string notice(const std::string& effect) const;
+};
+
+}  // namespace godwit::data
