@@ -228,6 +228,8 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
   train.close();
   valid.close();
   check(train.tokens() > 0, "the files hold no text for training");
+  check(valid.tokens() > 0 || arguments.validation == 0, "--validation ", arguments.validation,
+        ": the documents are too few or too long to be split; use a larger fraction, or 0 for none");
   std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
               static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
               static_cast<long long>(valid.tokens()), static_cast<long long>(valid.shards()));

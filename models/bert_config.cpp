@@ -127,7 +127,7 @@ BertConfig read_bert_config(const std::string& path) {
   reader.only("is_decoder", false, "only encoders are supported");
   reader.only("add_cross_attention", false, "only encoders are supported");
   BertConfig config;
-  for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
+  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
   reader.text("hidden_act", &config.hidden_act);
   reader.number("hidden_dropout_prob", &config.hidden_dropout_prob);
   reader.number("attention_probs_dropout_prob", &config.attention_probs_dropout_prob);

@@ -29,6 +29,7 @@ class ConfigReader {
   }
   // Each sets *to, unless the field is missing. Throws if the field has another type.
   void integer(const char* name, int64_t* to) const;
+  void size(const char* name, int64_t* to) const;  // an integer that may be missing, but not null
   void number(const char* name, double* to) const;
   void boolean(const char* name, bool* to) const;
   void text(const char* name, std::string* to) const;

@@ -52,6 +52,11 @@ void ConfigReader::integer(const char* name, int64_t* to) const {
   }
 }
 
+void ConfigReader::size(const char* name, int64_t* to) const {
+  if (is_null(name)) wrong(name, nullptr, "must be an integer");
+  integer(name, to);
+}
+
 void ConfigReader::number(const char* name, double* to) const {
   if (const json* value = find(name)) {
     if (!value->is_number()) wrong(name, *value, "must be a number");

@@ -119,7 +119,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   reader.only("add_cross_attention", false, "only decoders without an encoder are supported");
   reader.only("tie_word_embeddings", true, "the output layer shares the weight of the token embedding");
   Gpt2Config config;
-  for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
+  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
   if (reader.find("n_inner")) reader.integer("n_inner", &config.n_inner.emplace());
   reader.text("activation_function", &config.activation_function);
   for (const Fraction& p : kDropouts) reader.number(p.name, &(config.*p.member));

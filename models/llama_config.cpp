@@ -296,7 +296,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   if (std::find(types.begin(), types.end(), type) == types.end())
     reader.wrong("model_type", type, "must be llama, mistral, qwen2 or mixtral");
   LlamaConfig config = defaults_of(type);
-  for (const Size& size : kSizes) reader.integer(size.name, &(config.*size.member));
+  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
   read_optional(reader, "num_key_value_heads", &config.num_key_value_heads);
   read_optional(reader, "head_dim", &config.head_dim);
   reader.only("hidden_act", "silu", "the feed-forward layers are SwiGLU");
@@ -306,7 +306,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   if (type == "llama") reader.boolean("attention_bias", &config.attention_bias);
   if (type == "llama") reader.boolean("mlp_bias", &config.mlp_bias);
   if (config.has_experts()) {
-    for (const Size& size : kExperts) reader.integer(size.name, &(config.*size.member));
+    for (const Size& size : kExperts) reader.size(size.name, &(config.*size.member));
     reader.number("router_aux_loss_coef", &config.router_aux_loss_coef);
     reader.only("router_jitter_noise", 0.0, "the router's inputs get no noise");
   }

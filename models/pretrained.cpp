@@ -110,7 +110,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
         model.config().num_hidden_layers, " layers (num_hidden_layers):", listed(missing, "missing"),
         listed(unexpected, "unexpected"), listed(different, "of another shape or type"), " ", pairs.size(), " of ",
         parameters.size(), " tensors fit");
-  copy_converted(pairs);
+  copy_converted(file, pairs);
   report.loaded = std::ssize(pairs);
   return report;
 }

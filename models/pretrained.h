@@ -20,7 +20,8 @@ struct LoadReport {
 // Loads weights (float64/32/16 or bfloat16) from a folder or a safetensors file into the model's memory. Accepts names
 // of any HuggingFace version: with or without "bert.", gamma and beta, with or without the tied decoder. Embeddings and
 // encoder must be complete. One Error names the tensors that are missing or have another shape or type, and the field
-// of config.json that determines the shape; the model is then unchanged.
+// of config.json that determines the shape; the model is then unchanged. Another Error names a tensor with an infinite
+// value or NaN.
 LoadReport load_pretrained(const std::string& path, const BertModule& model);
 
 // Number of outputs of the file's classifier.weight; none if the file has no such head. `path` as above.

@@ -54,21 +54,23 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-void set_values(const Parameter& p, const Tensor& loaded) {
+void set_values(const std::string& file, const Parameter& p, const Tensor& loaded) {
   if (p.var.is_deferred() && p.layout == FileLayout::as_in_memory)
-    return p.var.defer([flat = loaded.view({loaded.numel()})](const Tensor& part, int64_t begin) {
+    return p.var.defer([file, name = p.name, flat = loaded.view({loaded.numel()})](const Tensor& part, int64_t begin) {
       const Tensor from = flat.range(begin, part.numel());  // no other elements are read from the file
+      nn::check_finite(file, name, from);
       part.copy_from(from.dtype() == part.dtype() ? from : from.to(part.dtype()));
     });
-  nn::set_values(p.var, [loaded, type = p.var.dtype(), layout = p.layout] {
+  nn::set_values(p.var, [file, name = p.name, loaded, type = p.var.dtype(), layout = p.layout] {
+    nn::check_finite(file, name, loaded);
     return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
   });
 }
 
 }  // namespace
 
-void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs) {
-  for (const auto& [loaded, parameter] : pairs) set_values(parameter, loaded);
+void copy_converted(const std::string& file, const std::vector<std::pair<Tensor, Parameter>>& pairs) {
+  for (const auto& [loaded, parameter] : pairs) set_values(file, parameter, loaded);
 }
 
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
@@ -90,7 +92,7 @@ void load_parameters(const std::string& file, std::map<std::string, Tensor> tens
   check(missing.empty() && unexpected.empty() && different.empty(), file, ": does not fit ", model, ":",
         listed(missing, "missing"), listed(unexpected, "unexpected"), listed(different, "of another shape or type"),
         " ", pairs.size(), " of ", parameters.size(), " tensors fit");
-  copy_converted(pairs);
+  copy_converted(file, pairs);
 }
 
 namespace {

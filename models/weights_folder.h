@@ -29,11 +29,12 @@ std::string listed(const std::vector<std::string>& items, const char* what);
 
 bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
 
-// Sets each parameter to the values of its tensor by nn::set_values(). The tensors have the shapes of files.
-void copy_converted(const std::vector<std::pair<Tensor, Parameter>>& pairs);
+// Sets each parameter to the values of its tensor by nn::set_values(). The tensors have the shapes of files. Throws an
+// Error that names `file` and the parameter if a value is infinite or NaN.
+void copy_converted(const std::string& file, const std::vector<std::pair<Tensor, Parameter>>& pairs);
 
 // Copies the file's tensors to the parameters of the same names. Throws an Error that names missing, unexpected and
-// different tensors; all parameters are then unchanged. `model`: "a GPT-2 of 12 layers (n_layer)".
+// different tensors; all parameters are then unchanged. Otherwise throws as copy_converted(). `model`: "a GPT-2 of 12 layers (n_layer)".
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 

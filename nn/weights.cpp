@@ -1,9 +1,12 @@
 #include "nn/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "comm/compress/wire/block_math.h"
 #include "engine/excerpt.h"
 
 namespace godwit::nn {
@@ -28,6 +31,16 @@ std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameter
                          return Var::result(to_file_layout(p.var.value(), p.layout), {}, {}).value();
                        }});
   return tensors;
+}
+
+void check_finite(const std::string& file, const std::string& name, const Tensor& values) {
+  const int64_t n = values.numel();
+  const auto finite = [&](const Tensor& x) { return block::all_finite(x.data<float>(), n); };
+  check(values.dtype() == DType::f64   ? std::all_of(values.data<double>(), values.data<double>() + n,
+                                                     [](double x) { return std::isfinite(x); })
+        : values.dtype() == DType::f32 ? finite(values)
+                                       : finite(values.to(DType::f32)),
+        file, ": ", excerpt(name), " has a value that is infinite or NaN");
 }
 
 void save_weights(const std::string& path, const Module& module) {
@@ -70,8 +83,9 @@ void load_weights(const std::string& path, const Module& module,
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
     const Shape expected = file_shape(t.shape, t.layout);
     if (real && loaded.shape() == expected)
-      assignments.emplace_back([&t, loaded] {
-        t.set([loaded, type = t.dtype, layout = t.layout] {
+      assignments.emplace_back([&path, &t, loaded] {
+        t.set([path, name = t.name, loaded, type = t.dtype, layout = t.layout] {
+          check_finite(path, name, loaded);
           return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
         });
       });

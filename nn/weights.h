@@ -13,13 +13,16 @@ namespace godwit::nn {
 // have memory for one bucket at a time.
 std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters);
 
+// Throws an Error that names `file` and the tensor if a value is infinite or NaN. `values` is on the CPU.
+void check_finite(const std::string& file, const std::string& name, const Tensor& values);
+
 // Writes all parameters and buffers; filters become [out, in, kh, kw]. On failure no partial file remains.
 void save_weights(const std::string& path, const Module& module);
 
 // Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory (also
 // after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
-// of another shape or type (up to five names each); the module is then unchanged. `name_of` maps a name in the file to
-// the module's name, for files with other names.
+// of another shape or type (up to five names each); the module is then unchanged. Another Error names a tensor with an
+// infinite value or NaN. `name_of` maps a name in the file to the module's name, for files with other names.
 void load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of = {});
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "data/hold_out.h"
 #include "data/image/cifar.h"
@@ -29,6 +30,14 @@ data::RawImages hold_out(data::RawImages& train, int64_t every) {
   return held;
 }
 
+// "10 classes", followed by the number of classes without an image.
+std::string classes_text(const data::RawImages& images) {
+  const std::set<int32_t> present(images.labels.begin(), images.labels.end());
+  const int64_t absent = images.classes - std::ssize(present);
+  return std::to_string(images.classes) + " classes" +
+         (absent > 0 ? ", " + std::to_string(absent) + " of them without a training image" : "");
+}
+
 ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
   const ImageDataConfig& options = config.data;
   check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
@@ -51,8 +60,12 @@ ImageData load_into_memory(const ImageConfig& config, const std::string& folder,
                                    .pad = options.pad,
                                    .flip = options.flip,
                                    .seed = config.seed};
-  return {std::make_shared<data::InMemoryDataset>(std::move(train), transform),
-          std::make_shared<data::InMemoryDataset>(std::move(test), transform)};
+  ImageData images;
+  images.notes.push_back({"images", classes_text(train) + "; training: " + std::to_string(train.size()) +
+                                        "; evaluation: " + std::to_string(test.size())});
+  images.train = std::make_shared<data::InMemoryDataset>(std::move(train), transform);
+  images.test = std::make_shared<data::InMemoryDataset>(std::move(test), transform);
+  return images;
 }
 
 std::string split_text(const data::ImageFolder& folder) {

@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "engine/check.h"
 
 namespace godwit::data {
 namespace {
-
-constexpr int kDeepest = 16;  // maximum nesting; symbolic links can form cycles
 
 std::string below(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
@@ -24,8 +23,12 @@ struct Lister {
   const std::string& root;
   std::vector<ImageFile>& files;
 
-  void add(const std::string& folder, int32_t label, int depth) {
-    check(depth <= kDeepest, root, "/", folder, ": more than ", kDeepest, " folders deep (cyclic links?)");
+  // `parents`: the folders that contain this one, as paths without links. A link to one of them is left out.
+  void add(const std::string& folder, int32_t label, std::vector<std::filesystem::path> parents) {
+    std::error_code ignored;
+    const std::filesystem::path own = std::filesystem::canonical(root + "/" + folder, ignored);
+    if (std::ranges::find(parents, own) != parents.end()) return;
+    parents.push_back(own);
     for (const std::string& name : names_in(root + "/" + folder)) {
       ImageFile file;
       file.path = folder + "/" + name;
@@ -34,7 +37,7 @@ struct Lister {
       if (stat((root + "/" + file.path).c_str(), &status) != 0) {
         file.problem = std::string("cannot be read (") + std::strerror(errno) + ")";
       } else if (S_ISDIR(status.st_mode)) {
-        add(file.path, label, depth + 1);
+        add(file.path, label, parents);
         continue;
       } else if (!S_ISREG(status.st_mode)) {
         file.problem = "is not a regular file";
@@ -76,9 +79,14 @@ std::vector<std::string> class_names(const std::string& root, const std::string&
 
 std::vector<ImageFile> list_files(const std::string& root, const std::string& split,
                                   const std::vector<std::string>& classes) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> parents;
+  for (std::filesystem::path at = std::filesystem::canonical(below(root, split), ignored);
+       parents.empty() || at != parents.back(); at = at.parent_path())
+    parents.push_back(at);
   std::vector<ImageFile> files;
   for (size_t label = 0; label < classes.size(); ++label)
-    Lister{root, files}.add(below(split, classes[label]), static_cast<int32_t>(label), 1);
+    Lister{root, files}.add(below(split, classes[label]), static_cast<int32_t>(label), parents);
   return files;
 }
 

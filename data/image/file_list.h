@@ -15,7 +15,8 @@ bool is_folder(const std::string& path);  // true for a folder, or a link to one
 // The class names: the folders in root/split, sorted.
 std::vector<std::string> class_names(const std::string& root, const std::string& split);
 
-// All files below root/split/<class>, including nested folders, sorted by path, with size and label.
+// All files below root/split/<class>, including nested folders, sorted by path, with size and label. Follows
+// links, except links to a folder that contains the link.
 std::vector<ImageFile> list_files(const std::string& root, const std::string& split,
                                   const std::vector<std::string>& classes);
 

@@ -20,12 +20,6 @@ constexpr const char* kLookedFor =
 constexpr const char* kRemedy =
     "; name another folder with --data, or install Fashion-MNIST (apt-get install dataset-fashion-mnist)";
 
-bool starts(const std::string& name, std::initializer_list<const char*> beginnings) {
-  for (const char* beginning : beginnings)
-    if (name.starts_with(beginning)) return true;
-  return false;
-}
-
 bool ends_as_jpeg(const std::string& name) {
   std::string ending = fs::path(name).extension().string();
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -34,6 +28,7 @@ bool ends_as_jpeg(const std::string& name) {
 
 // Whether a folder in `folder` contains a file with a JPEG's name.
 bool holds_class_folders(const std::string& folder) {
+  if (!is_folder(folder)) return false;
   for (const std::string& name : class_names(folder, ""))
     for (const std::string& file : names_in(folder + "/" + name))
       if (ends_as_jpeg(file)) return true;
@@ -49,12 +44,25 @@ Layout layout_of(const std::string& folder) {
   check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
   check(fs::is_directory(status), "data folder ", folder, ": is a file, expected a folder");
   const std::vector<std::string> names = names_in(folder);
-  const auto any = [&](std::initializer_list<const char*> beginnings) {
-    return std::ranges::any_of(names, [&](const std::string& name) { return starts(name, beginnings); });
+  // The first name with one of these beginnings, or "".
+  const auto first = [&](std::initializer_list<const char*> beginnings) -> std::string {
+    for (const std::string& name : names)
+      for (const char* beginning : beginnings)
+        if (name.starts_with(beginning)) return name;
+    return "";
   };
-  if (any({"train-images", "train-labels", "t10k-images", "t10k-labels"})) return Layout::idx;
-  if (any({"data_batch_", "test_batch.bin", "train.bin", "test.bin"})) return Layout::cifar;
-  if (is_folder(folder + "/train") || holds_class_folders(folder)) return Layout::image_folder;
+  const std::string idx = first({"train-images", "train-labels", "t10k-images", "t10k-labels"});
+  const std::string cifar10 = first({"data_batch_", "test_batch.bin"}), cifar100 = first({"train.bin", "test.bin"});
+  const bool jpegs = holds_class_folders(folder) || holds_class_folders(folder + "/train");
+  std::vector<std::string> formats;
+  for (const auto& [name, format] : {std::pair{idx, "IDX"}, {cifar10, "CIFAR-10"}, {cifar100, "CIFAR-100"}})
+    if (!name.empty()) formats.push_back(name + " (" + format + ")");
+  if (jpegs) formats.push_back("class folders (JPEGs)");
+  check(formats.size() < 2, "data folder ", folder, ": has ", formats.empty() ? "" : formats.front(), " and ",
+        formats.empty() ? "" : formats.back(), "; expected one dataset per folder");
+  if (!idx.empty()) return Layout::idx;
+  if (!cifar10.empty() || !cifar100.empty()) return Layout::cifar;
+  if (jpegs || is_folder(folder + "/train")) return Layout::image_folder;
   fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, kRemedy);
 }
 

@@ -1,6 +1,7 @@
 #include "data/text/documents.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool ends_with_one(const std::string& name, const std::vector<std::string>& endings) {
-  return std::ranges::any_of(endings, [&](const std::string& ending) { return name.ends_with(ending); });
+  return std::ranges::any_of(endings, [&](const std::string& ending) { return has_ending(name, ending); });
 }
 
 bool is_merges(const fs::path& file) {
@@ -35,6 +36,11 @@ std::string text_of(std::string_view line, const std::string& where) {
 }
 
 }  // namespace
+
+bool has_ending(const std::string& file, std::string_view ending) {
+  const auto equal = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return file.size() >= ending.size() && std::equal(file.end() - std::ssize(ending), file.end(), ending.begin(), equal);
+}
 
 const std::vector<std::string>& text_endings() {
   static const std::vector<std::string> endings{".txt", ".jsonl", ".txt.gz", ".jsonl.gz"};
@@ -79,11 +85,13 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 }
 
 void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
+  check(!has_ending(file, ".json") && !has_ending(file, ".json.gz"), file,
+        ": JSON is not read, expected text or JSONL; rename a file with one JSON object per line to *.jsonl");
   const std::vector<uint8_t> bytes = read_unpacked(file, "a text file");
   if (is_bible(bytes)) return f(bible_text(bytes, file));
   std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // byte-order mark
-  if (!file.ends_with(".jsonl") && !file.ends_with(".jsonl.gz")) {
+  if (!has_ending(file, ".jsonl") && !has_ending(file, ".jsonl.gz")) {
     const size_t zero = all.find('\0');
     check(zero == all.npos, file, ": is not a text in UTF-8: byte ", zero + bytes.size() - all.size(), " is 0");
     if (!all.empty()) f(all);

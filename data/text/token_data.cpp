@@ -29,7 +29,7 @@ Files list_files(const std::string& path) {
   endings.push_back(kShard);
   Files files{.paths = files_below(path, endings)};
   const auto shards =
-      std::ranges::count_if(files.paths, [](const std::string& file) { return file.ends_with(kShard); });
+      std::ranges::count_if(files.paths, [](const std::string& file) { return has_ending(file, kShard); });
   check(shards == 0 || shards == std::ssize(files.paths), path,
         ": has text files and shards (*.bin); name one kind of file");
   files.shards = shards > 0;
@@ -80,6 +80,9 @@ struct Shards {
             ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
     }
+    check(tokenizer == nullptr || shard.vocabulary == 0 || shard.vocabulary == tokenizer->size(), file,
+          ": its header states a vocabulary of ", shard.vocabulary, " tokens, but the tokenizer has ",
+          tokenizer ? tokenizer->size() : 0, "; use the tokenizer of the shards");
     vocabulary = std::max(vocabulary, shard.vocabulary);
     to->append(shard.tokens);
   }

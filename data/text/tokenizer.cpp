@@ -1,5 +1,6 @@
 #include "data/text/tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -22,15 +23,39 @@ constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges
 
 constexpr const char* kSentencePiece = "tokenizer.model";
 
-// The tokenizer file of a folder; "" if it has none.
-std::string file_in(const std::string& folder) {
+// The tokenizer files of a folder. The first one is used.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
   for (const char* name : {kCharactersFile, kTokenizerJson})
-    if (const fs::path path = fs::path(folder) / name; is_file(path)) return path.string();
+    if (const fs::path path = fs::path(folder) / name; is_file(path)) files.push_back(path.string());
   for (const auto& [vocab, merges] : kPairs)
     if (const fs::path path = fs::path(folder) / vocab; is_file(path) && is_file(fs::path(folder) / merges))
-      return path.string();
+      files.push_back(path.string());
   const fs::path other = fs::path(folder) / kSentencePiece;  // load_tokenizer() refuses it
-  return is_file(other) ? other.string() : "";
+  if (files.empty() && is_file(other)) files.push_back(other.string());
+  return files;
+}
+
+std::unique_ptr<Tokenizer> load_file(const std::string& file) {
+  const fs::path name = fs::path(file).filename();
+  if (name == kCharactersFile) return std::make_unique<CharTokenizer>(read_characters(file));
+  for (const auto& [vocab, merges] : kPairs)
+    if (name == vocab || name == merges) {
+      const fs::path parent = fs::path(file).parent_path();
+      return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
+    }
+  check(name != kSentencePiece, file,
+        ": is a SentencePiece model; expected a byte-level BPE model such as GPT-2, LLaMA 3 ", "or Qwen 2");
+  return std::make_unique<ByteBpe>(read_bpe_json(file));
+}
+
+// Whether two files of a folder can be of one tokenizer. A vocab.json may lack tokens that were added later.
+bool agree(const Tokenizer& a, const Tokenizer& b) {
+  const auto *first = dynamic_cast<const ByteBpe*>(&a), *second = dynamic_cast<const ByteBpe*>(&b);
+  if (!first || !second) return false;
+  const std::vector<std::string>&x = first->model().tokens, &y = second->model().tokens;
+  return std::equal(x.begin(), x.begin() + std::min(std::ssize(x), std::ssize(y)), y.begin()) &&
+         first->model().merges == second->model().merges;
 }
 
 }  // namespace
@@ -51,23 +76,19 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-bool has_tokenizer(const std::string& folder) { return !file_in(folder).empty(); }
+bool has_tokenizer(const std::string& folder) { return !files_in(folder).empty(); }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code ignored;
-  const std::string file = fs::is_directory(path, ignored) ? file_in(path) : path;
-  check(!file.empty(), path, ": holds no tokenizer; expected tokenizer.json, vocab.json with merges.txt, or ",
+  if (!fs::is_directory(path, ignored)) return load_file(path);
+  const std::vector<std::string> files = files_in(path);
+  check(!files.empty(), path, ": holds no tokenizer; expected tokenizer.json, vocab.json with merges.txt, or ",
         kCharactersFile);
-  const fs::path name = fs::path(file).filename();
-  if (name == kCharactersFile) return std::make_unique<CharTokenizer>(read_characters(file));
-  for (const auto& [vocab, merges] : kPairs)
-    if (name == vocab || name == merges) {
-      const fs::path parent = fs::path(file).parent_path();
-      return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
-    }
-  check(name != kSentencePiece, file,
-        ": is a SentencePiece model; expected a byte-level BPE model such as GPT-2, LLaMA 3 ", "or Qwen 2");
-  return std::make_unique<ByteBpe>(read_bpe_json(file));
+  std::unique_ptr<Tokenizer> tokenizer = load_file(files.front());
+  for (size_t i = 1; i < files.size(); ++i)
+    check(agree(*tokenizer, *load_file(files[i])), files[i], ": is another tokenizer than ", files.front(),
+          "; remove the wrong file, or select the right one with --tokenizer FILE");
+  return tokenizer;
 }
 
 }  // namespace godwit::data

@@ -75,6 +75,7 @@ class Table {
     for (const std::string& column : columns_) all += (all.empty() ? "\"" : ", \"") + column + '"';
     if (found == columns_.end())
       fail(path_, ": the first line names no column \"", name, "\", but ", excerpt(all, 200));
+    check(std::ranges::count(columns_, name) == 1, path_, ": the first line names two columns \"", name, "\"");
     return static_cast<size_t>(found - columns_.begin());
   }
 

@@ -206,6 +206,7 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
   EXPECT_THAT(error({{"num_key_value_heads", 5}}),
               HasSubstr("num_attention_heads 32 is not a multiple of num_key_value_heads 5"));
   EXPECT_THAT(error({{"hidden_size", 100}}), HasSubstr("hidden_size 100 is not a multiple of num_attention_heads 32"));
+  EXPECT_THAT(error({{"hidden_size", nullptr}}), HasSubstr("hidden_size must be an integer, it is null"));
   EXPECT_THAT(error({{"head_dim", 7}}), HasSubstr("head_dim must be even for rotary positions, it is 7"));
   EXPECT_THAT(error({{"hidden_act", "gelu"}}), HasSubstr("hidden_act must be \"silu\""));
   EXPECT_THAT(error({{"rope_scaling", {{"type", "longrope"}, {"factor", 2}}}}),

@@ -73,6 +73,14 @@ TEST_F(Pretrained, LoadsAFileOfTransformers) {
   EXPECT_EQ(report.str(), std::to_string(report.loaded) + " tensors loaded");
 }
 
+TEST_F(Pretrained, NamesATensorWithAValueThatIsNotFinite) {
+  const std::string name = "bert.pooler.dense.bias";
+  file_[name] = file_[name].clone();
+  file_[name].range(0, 1).fill(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(error_of([&] { load_pretrained(saved(), BertForPreTraining(config_)); }),
+            saved() + ": " + name + " has a value that is infinite or NaN");
+}
+
 TEST_F(Pretrained, OtherHeadsLoadTheBodyAndReportTheRest) {
   const BertForQuestionAnswering model(config_);
   const LoadReport report = load_pretrained(kFolder + "/model.safetensors", model);

@@ -71,6 +71,22 @@ TEST(WeightsFolder, ALargeModelHasSeveralFilesAndAnIndex) {
     EXPECT_TRUE(same_bits(loaded[i].var.value(), parameters[i].var.value())) << parameters[i].name;
 }
 
+TEST(WeightsFolder, ATensorWithAValueThatIsNotFiniteIsNamed) {
+  const TempFolder folder;
+  const Gpt2 model(small());
+  const Parameter last = model.parameters().back();
+  last.var.value().range(3, 1).fill(std::numeric_limits<double>::quiet_NaN());
+  save_weights_file(folder.str(), model.parameters());
+  EXPECT_EQ(error_of([&] { load_pretrained(folder.str(), Gpt2(small())); }),
+            folder / "model.safetensors" + (": " + last.name) + " has a value that is infinite or NaN");
+  const nn::DeferParameters deferred;
+  EXPECT_NE(error_of([&] {
+              const Gpt2 read(small());
+              load_pretrained(folder.str(), read);
+              for (const Parameter& p : read.parameters()) (void)p.var.value();
+            }).find(last.name), std::string::npos);
+}
+
 TEST(WeightsFolder, AnotherNumberOfFilesReplacesTheEarlierOnes) {
   const TempFolder folder;
   const Gpt2 model(small());

@@ -100,7 +100,7 @@ TEST_F(Weights, RoundTripKeepsEveryBit) {
     ResNetConfig config{.blocks = {1, 2}, .bottleneck = true, .num_classes = 3, .dtype = dtype};
     const auto saved = make_resnet(config);
     saved->buffers()[0].tensor.fill(-0.0);
-    saved->buffers()[1].tensor.fill(std::numeric_limits<double>::quiet_NaN());
+    saved->buffers()[1].tensor.fill(-0.0);
     nn::save_weights(path("w.safetensors"), *saved);
     config.seed = 2;
     const auto loaded = make_resnet(config);
@@ -151,6 +151,22 @@ TEST_F(Weights, RefusesFiltersInGodwitsLayoutIfShapesDiffer) {
   save_safetensors(path("nhwc.safetensors"), {file.begin(), file.end()});
   EXPECT_NE(error_of([&] { nn::load_weights(path("nhwc.safetensors"), tiny); }).find("expected float32 [3, 2, 3, 3]"),
             std::string::npos);
+}
+
+TEST_F(Weights, NamesATensorWithAValueThatIsNotFinite) {
+  for (const DType type : {DType::f32, DType::f64}) {
+    const Tiny tiny(type);
+    for (const double value : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+      for (const char* name : {"fc.bias", "bn.running_var"}) {
+        const Tensor tensor = all_tensors(tiny).at(name), old = tensor.clone();
+        tensor.range(tensor.numel() - 1, 1).fill(value);
+        nn::save_weights(path("a.safetensors"), tiny);
+        EXPECT_EQ(error_of([&] { nn::load_weights(path("a.safetensors"), Tiny(type)); }),
+                  path("a.safetensors") + ": " + name + " has a value that is infinite or NaN");
+        tensor.copy_from(old);
+      }
+    }
+  }
 }
 
 TEST_F(Weights, NamesMissingAndTruncatedFiles) {

@@ -98,6 +98,8 @@ TEST_F(Tokenize, RefusesInvalidArguments) {
   write_file(folder_ / "full.jsonl", "{\"text\": \"abc\"}\n");
   EXPECT_THAT(refusal("full.jsonl --out x --tokenizer characters --validation 0.9999"),
               HasSubstr("no text for training"));
+  EXPECT_THAT(refusal("text/lines.jsonl --out x --tokenizer characters --validation 0.01"),
+              HasSubstr("--validation 0.01: the documents are too few or too long to be split"));
   EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial")) << "nothing is left half-written";
   EXPECT_THAT(train("--help").out, HasSubstr("--train-bpe SIZE"));
 }

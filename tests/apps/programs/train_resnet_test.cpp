@@ -44,6 +44,17 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
 }
 
+TEST_F(TrainResnet, PrintsTheNumbersOfClassesAndImages) {
+  EXPECT_NE(done("--max-steps 1").out.find("4 classes; training: 256; evaluation: 50\n"), std::string::npos);
+  EXPECT_NE(done("--max-steps 1 --set validation=4").out.find("4 classes; training: 192; evaluation: 64\n"),
+            std::string::npos);
+  std::string labels = read_file(folder_ / "data/train-labels-idx1-ubyte");
+  for (size_t i = 8; i < labels.size(); ++i) labels[i] = static_cast<char>(labels[i] + 5);
+  write_file(folder_ / "data/train-labels-idx1-ubyte", labels);
+  EXPECT_NE(done("--max-steps 1").out.find("9 classes, 5 of them without a training image; training: 256;"),
+            std::string::npos);
+}
+
 TEST_F(TrainResnet, WorkersAreComparedByDefault) {
   EXPECT_NE(done("--nodes 2 --batch 8")
                 .out.find("replica checks: 1 passed; parameters and shared optimizer state of 2 "

@@ -88,6 +88,18 @@ TEST(Layout, ListsTheExpectedFiles) {
   EXPECT_EQ(layout_of(folder.str()), Layout::idx);
 }
 
+TEST(Layout, RefusesTwoDatasetsInOneFolder) {
+  const TempFolder folder;
+  const auto error = [&] { return error_of([&] { layout_of(folder.str()); }); };
+  write(folder / "train/cats/a.jpg", {1});
+  write(folder / "train.bin.gz", {1});
+  EXPECT_THAT(error(), HasSubstr("has train.bin.gz (CIFAR-100) and class folders (JPEGs); expected one dataset"));
+  std::filesystem::remove_all(folder / "train");
+  EXPECT_EQ(layout_of(folder.str()), Layout::cifar);
+  write(folder / "data_batch_1.bin", {1});
+  EXPECT_THAT(error(), HasSubstr("has data_batch_1.bin (CIFAR-10) and train.bin.gz (CIFAR-100)"));
+}
+
 // The hash must include every byte used in training.
 TEST(ContentHash, DependsOnEveryByteAndLabel) {
   RawImages set{Shape{1, 5, 1}, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 2}};

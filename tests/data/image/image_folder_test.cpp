@@ -153,8 +153,18 @@ TEST(ImageFolder, NamesTheErrorInAFolder) {
   fs::remove_all(folder / "val");
   fs::remove_all(folder / "train/dog");
   EXPECT_THAT(index_error(folder), HasSubstr("holds 1 class folder,"));
+}
+
+TEST(ImageFolder, FollowsLinksExceptLoops) {
+  const TempFolder folder, other;
+  write_small(folder);
+  write(other / "far.jpg", golden_jpeg("grey"));
+  fs::create_directory_symlink(other.str(), folder / "train/dog/link");
   fs::create_directory_symlink("..", folder / "train/cat/loop");
-  EXPECT_THAT(index_error(folder), HasSubstr("cyclic links"));
+  fs::create_directory_symlink(folder.str(), other / "back");
+  fs::create_directory_symlink("/", folder / "train/cat/root");
+  EXPECT_THAT(paths(index(folder).train),
+              ElementsAre("train/cat/a.JPEG", "train/cat/b.jpg", "train/dog/deep/er/c.jpeg", "train/dog/link/far.jpg"));
 }
 
 TEST(ImageFolder, RefusesAFolderForEvaluationBesideTheClasses) {

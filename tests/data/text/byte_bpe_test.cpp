@@ -101,6 +101,38 @@ TEST(ByteBpe, AFolderKeepsIt) {
   EXPECT_NE(golden("gpt2")->fingerprint(), golden("qwen2")->fingerprint());
 }
 
+TEST(ByteBpe, FilesOfAFolderMustAgree) {
+  const TempFolder folder;
+  golden("gpt2")->save(folder.str());
+  const auto message = [&] { return error_of([&] { load_tokenizer(folder.str()); }); };
+  const std::string merges = text_of(folder / "merges.txt");
+  const auto last = static_cast<std::ptrdiff_t>(merges.rfind('\n', merges.size() - 2));
+  write(folder / "merges.txt", Bytes(merges.begin(), merges.begin() + last + 1));
+  EXPECT_THAT(message(), HasSubstr("vocab.json: is another tokenizer than "));
+  write(folder / "merges.txt", Bytes(merges.begin(), merges.end()));
+  json tokenizer = json::parse(text_of(folder / "tokenizer.json"));
+  json& vocabulary = tokenizer["model"]["vocab"];
+  std::swap(vocabulary["!"], vocabulary["#"]);
+  const std::string swapped = tokenizer.dump();
+  write(folder / "tokenizer.json", Bytes(swapped.begin(), swapped.end()));
+  EXPECT_EQ(message(), folder / "vocab.json" + ": is another tokenizer than " + (folder / "tokenizer.json") +
+                           "; remove the wrong file, or select the right one with --tokenizer FILE");
+  EXPECT_EQ(load_tokenizer(folder / "vocab.json")->fingerprint(), golden("gpt2")->fingerprint());
+  write(folder / "characters.json", {'[', '"', 'a', '"', ']'});
+  EXPECT_THAT(message(), HasSubstr("tokenizer.json: is another tokenizer than " + (folder / "characters.json")));
+  // Added tokens may be in tokenizer.json alone.
+  std::filesystem::remove(folder / "characters.json");
+  golden("added")->save(folder.str());
+  json added = json::parse(text_of(folder / "tokenizer.json"));
+  std::string lines;
+  for (const json& merge : added["model"]["merges"])
+    lines += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+  const std::string vocab = added["model"]["vocab"].dump();
+  write(folder / "vocab.json", Bytes(vocab.begin(), vocab.end()));
+  write(folder / "merges.txt", Bytes(lines.begin(), lines.end()));
+  EXPECT_EQ(load_tokenizer(folder.str())->fingerprint(), golden("added")->fingerprint());
+}
+
 TEST(ByteBpe, NamesUnsupportedTokenizers) {
   const TempFolder folder;
   const json good = json::parse(text_of(kGolden + "llama3.json"));

@@ -54,8 +54,22 @@ TEST(Documents, AreReadInOrderOfPaths) {
   EXPECT_THAT(documents_of(folder / "a/notes.md"), ElementsAre("ignored"));
 }
 
+TEST(Documents, EndingsMayBeInUpperCase) {
+  const TempFolder folder;
+  write(folder / "a.JSONL", bytes_of("{\"text\": \"one\"}\n"));
+  write(folder / "b.Txt.GZ", gzip(bytes_of("two")));
+  EXPECT_THAT(documents_of(folder.str()), ElementsAre("one", "two"));
+  write(folder / "c.BIN", {4, 0, 5, 0});
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder.str()}); }), HasSubstr("has text files and shards"));
+}
+
 TEST(Documents, AreTexts) {
   const TempFolder folder;
+  for (const char* name : {"corpus.json", "corpus.JSON.gz"}) {
+    write(folder / name, bytes_of("{\"text\": \"one\"}\n"));
+    EXPECT_THAT(error_of([&] { documents_of(folder / name); }),
+                HasSubstr(std::string(name) + ": JSON is not read, expected text or JSONL; rename a file"));
+  }
   write(folder / "marked.txt", bytes_of("\xef\xbb\xbfone"));
   EXPECT_THAT(documents_of(folder / "marked.txt"), ElementsAre("one"));
   write(folder / "binary.txt", {'a', 'b', 0, 'c'});
@@ -269,6 +283,17 @@ TEST(TokenData, LimitsIdsToTheVocabularyOfTheHeader) {
   const TokenData data = load_token_data({.path = folder / "a.bin"});
   EXPECT_EQ(data.tokenizer, nullptr);
   EXPECT_THAT(error_of([&] { ids_of(data.train); }), HasSubstr("a.bin: token 1 is 9, expected ids below 9"));
+}
+
+TEST(TokenData, TheVocabularyOfTheHeaderIsThatOfTheTokenizer) {
+  const TempFolder folder;
+  for (const int32_t vocabulary : {499, 501, INT32_MAX}) {
+    write(folder / "a.bin", shard_bytes({20240520, 1, 3, vocabulary}, {1, 2, 3}));
+    EXPECT_THAT(
+        error_of([&] { load_token_data({.path = folder / "a.bin", .tokenizer = kGolden + "vocab.json"}); }),
+        HasSubstr("a.bin: its header states a vocabulary of " + std::to_string(vocabulary) +
+                  " tokens, but the tokenizer has 500; use the tokenizer of the shards"));
+  }
 }
 
 TEST(TokenData, ErrorsOfCharactersNameTheFile) {

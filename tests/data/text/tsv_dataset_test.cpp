@@ -149,6 +149,8 @@ TEST(TsvDataset, NamesTheLineOfAnError) {
   EXPECT_THAT(error_for("sentence\tlabel\na\t1\n \t1\n"), HasSubstr("x.tsv:3: sentence is blank"));
   EXPECT_THAT(error_for("sentence\tlabel\na\t \n"), HasSubstr("x.tsv:2: label is blank"));
   EXPECT_THAT(error_for("sentence\tlabel\na\tcaf\u00e9\nb\tcaf\xe9\n"), HasSubstr("x.tsv:3: the label is not UTF-8"));
+  EXPECT_THAT(error_for("label\tsentence\tlabel\n0\ta\t1\n1\tb\t0\n"),
+              HasSubstr("x.tsv: the first line names two columns \"label\""));
 }
 
 TEST(TsvDataset, ReadsSst2) {
