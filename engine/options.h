@@ -50,6 +50,7 @@ struct Option {
   std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
   std::string placeholder = {};           // of the flag's value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
+  std::string ignored = {};               // why a value on the command line has no effect; empty if it has one
   bool number_or_text = false;            // a text that may be a number, true or false in JSON
   bool host_specific = false;             // may differ between the processes of a run
   // Checks a text instead of `choices`; for an enum, in addition to `choices`. Throws an Error with `subject`.
@@ -66,6 +67,12 @@ struct Option {
   // Unless `applies`, marks the option as not read in this configuration, for this reason.
   Option& only_if(bool applies, const std::string& reason) {
     if (!applies && inapplicable.empty()) inapplicable = reason;
+    return *this;
+  }
+  // If `contradicted`, makes a value on the command line an error with this reason. Values of files are accepted,
+  // because the configuration of a run also has the values that the user did not give.
+  Option& ignored_if(bool contradicted, const std::string& reason) {
+    if (contradicted && ignored.empty()) ignored = reason;
     return *this;
   }
 };

@@ -214,6 +214,9 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
     config.notices.push_back(notice);
   pick_sharding(config);
   check_together(config);
+  const OptionList options = config.options();
+  for (const Assignment& a : command)
+    if (const Option* option = options.find(a.option)) check(option->ignored.empty(), a.subject, ": ", option->ignored);
   return made;
 }
 

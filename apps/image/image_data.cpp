@@ -40,9 +40,13 @@ std::string classes_text(const data::RawImages& images) {
 
 ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
   const ImageDataConfig& options = config.data;
+  const ImageDataConfig usual;
   check(options.crop == 0 && options.resize == 0 && options.color_jitter == 0, "data folder ", folder,
         ": data.crop, data.resize and data.color_jitter apply to folders of JPEGs only; images in "
         "memory are cropped with data.pad");
+  check(options.max_pixels == usual.max_pixels && options.decode_mib == usual.decode_mib && !options.strict,
+        "data folder ", folder,
+        ": data.max_pixels, data.decode_mib and --strict apply to folders of JPEGs only; leave them out");
   const auto load = layout == data::Layout::cifar ? data::load_cifar_folder : data::load_idx_folder;
   data::RawImages train = load(folder, data::Split::train), test;
   if (config.validation > 0) test = hold_out(train, config.validation);

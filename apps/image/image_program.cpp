@@ -79,7 +79,8 @@ void ImageConfig::describe(OptionList& list) {
   only_for(list.add("model.zero_init_residual", model.zero_init_residual,
                     "initialize gamma of each block's last batch norm to 0"),
            resnets, "a ResNet");
-  list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers");
+  list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers")
+      .ignored_if(std::ranges::find(vits, model.name) != vits.end(), "a ViT has no batch norm; leave it out");
   only_for(list.add("model.patch_size", model.patch_size, "ViT: side of a patch in pixels; 0: 4, 8 or 16 by image size",
                     {0, 1024}),
            vits, "a ViT");

@@ -130,7 +130,8 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--tokenizer", "PATH")
       .differs_by_host();
   list.add("valid_fraction", data.valid_fraction, "fraction of the tokens for validation, if data.valid is empty",
-           {0, 1, true, true});
+           {0, 1, true, true})
+      .ignored_if(!data.valid.empty(), "data.valid is the validation text; leave one of them out");
   list.add("context", data.context, "tokens per block; also the number of positions of a new model", {1, 1 << 20})
       .with_flag("--context");
 
@@ -156,6 +157,14 @@ void GptConfig::describe(OptionList& list) {
                          .eval_batch = "blocks per worker in an evaluation; 0: the larger of 16 and --batch",
                          .seed = "seed of initialization, shuffling, dropout, samples and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
+  const auto trains = [](const std::string& name) {
+    for (const char* of_training : {"nodes", "workers_per_node", "optimizer.name", "optimizer.lr", "exchange.name",
+                                    "data.path", "data.context", "epochs", "max_steps", "batch", "run_dir", "resume"})
+      if (name == of_training) return true;
+    return false;
+  };
+  for (Option& option : list)
+    option.ignored_if(!generate.prompt.empty() && trains(option.name), "--generate does not train; leave it out");
 }
 
 const Program& gpt_program() {

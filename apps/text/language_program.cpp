@@ -1,4 +1,6 @@
 // The options of train_lm, with their defaults and checks.
+#include <filesystem>
+
 #include "apps/text/language_config.h"
 #include "apps/text/language_data.h"
 #include "apps/text/language_task.h"
@@ -107,9 +109,12 @@ void LanguageConfig::describe(OptionList& list) {
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})
       .with_flag("--length");
+  std::error_code ignored;
   list.add("hold_out", data.hold_out,
            "one text file: hold out every N-th document for validation, and every N-th of the others for the test",
-           {2, 1e9});
+           {2, 1e9})
+      .ignored_if(!data.valid.empty() || std::filesystem::is_directory(data.path, ignored),
+                  "documents are held out of a text file without data.valid only; leave it out");
 
   list.prefix = "";
   describe_common(list, {.unit = "streams of text",

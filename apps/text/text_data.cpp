@@ -39,12 +39,14 @@ data::ProgressFunction reporter(Progress* progress, const std::string& what) {
 }
 
 // The training and the evaluation file: data.path and data.test, or, if data.path is a folder, the first existing file
-// of each list.
-std::pair<std::string, std::string> find_files(const TextDataConfig& options, const std::vector<std::string>& train,
+// of each list. With validation, there is no evaluation file.
+std::pair<std::string, std::string> find_files(const TextConfig& config, const std::vector<std::string>& train,
                                                const std::vector<std::string>& test) {
+  const TextDataConfig& options = config.data;
+  const bool tests = config.validation == 0;
   std::error_code ignored;
   if (!fs::is_directory(options.path, ignored)) {
-    check(!options.test.empty(), options.path, ": is a file; also set the evaluation file with ",
+    check(!tests || !options.test.empty(), options.path, ": is a file; also set the evaluation file with ",
           "--set data.test=FILE");
     return {options.path, options.test};
   }
@@ -53,7 +55,7 @@ std::pair<std::string, std::string> find_files(const TextDataConfig& options, co
       if (const fs::path path = fs::path(options.path) / name; exists(path.string())) return path.string();
     fail("data folder ", options.path, ": has no ", names.front());
   };
-  return {find(train), options.test.empty() ? find(test) : options.test};
+  return {find(train), tests && options.test.empty() ? find(test) : options.test};
 }
 
 std::string plural(int64_t count, const std::string& what) {
@@ -128,7 +130,7 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
 TextData load_squad(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const auto [train_file, test_file] =
-      find_files(options, {"train-v1.1.json", "train-v1.1.json.gz", "train.json", "train.json.gz"},
+      find_files(config, {"train-v1.1.json", "train-v1.1.json.gz", "train.json", "train.json.gz"},
                  {"dev-v1.1.json", "dev-v1.1.json.gz", "dev.json", "dev.json.gz"});
   auto train = std::make_unique<data::Squad>(data::read_squad(train_file));
   auto test = std::make_unique<data::Squad>();
@@ -208,7 +210,7 @@ std::string classes_note(const data::TsvDataset& text, const std::string& origin
 
 TextData load_classification(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
-  const auto [train_file, test_file] = find_files(options, {"train.tsv"}, {"dev.tsv"});
+  const auto [train_file, test_file] = find_files(config, {"train.tsv"}, {"dev.tsv"});
   const data::KnownClasses head = classes_of_head(config);
   const bool has_head = !head.names.empty();
   data::InvalidUtf8 invalid;

@@ -110,14 +110,22 @@ void TextConfig::describe(OptionList& list) {
   list.add("path", data.path, "folder or training file [the packaged King James Bible]")
       .with_flag("--data", "PATH")
       .differs_by_host();
-  list.add("test", data.test, "evaluation file, if data.path is a file").differs_by_host();
+  list.add("test", data.test, "evaluation file, if data.path is a file")
+      .differs_by_host()
+      .ignored_if(validation > 0 && task != "pretrain",
+                  "with validation, held-out training samples are evaluated; leave data.test or validation out");
   list.add("vocab", data.vocab,
            "vocab.txt or tokenizer.json; empty: the file of the initial weights, or a trained vocabulary")
       .with_flag("--vocab", "FILE")
       .differs_by_host();
-  list.add("vocab_size", data.vocab_size, "largest number of tokens in a trained vocabulary", {8, 1e6});
+  const bool trained = data.vocab.empty() && init_weights.empty();
+  const std::string given = "the vocabulary is not trained, but that of " +
+                            std::string(data.vocab.empty() ? "the initial weights" : "--vocab") + "; leave it out";
+  list.add("vocab_size", data.vocab_size, "largest number of tokens in a trained vocabulary", {8, 1e6})
+      .ignored_if(!trained, given);
   list.add("alphabet", data.alphabet,
-           "largest number of characters in a trained vocabulary, which keeps the most frequent ones", {1, 1e6});
+           "largest number of characters in a trained vocabulary, which keeps the most frequent ones", {1, 1e6})
+      .ignored_if(!trained, given);
   list.add("letter_case", data.letter_case,
            "letter case of the text; auto: as in the weights' tokenizer, otherwise lower")
       .with_choices({"auto", "lower", "keep"});
@@ -128,7 +136,8 @@ void TextConfig::describe(OptionList& list) {
   only_for("pretrain", list.add("sentences", data.sentences, "pretrain: a sentence per line, or split at . ! ?")
                            .with_choices({"lines", "split"}));
   only_for("pretrain",
-           list.add("hold_out", data.hold_out, "pretrain: hold out every N-th document for evaluation", {2, 1e9}));
+           list.add("hold_out", data.hold_out, "pretrain: hold out every N-th document for evaluation", {2, 1e9})
+               .ignored_if(!data.test.empty(), "data.test is evaluated; leave one of them out"));
   only_for("pretrain",
            list.add("masked", data.masked, "pretrain: fraction of the tokens to predict", {0, 1, true, true}));
   only_for("pretrain", list.add("short_samples", data.short_samples,

@@ -429,6 +429,19 @@ TEST_F(TrainBert, RefusesInvalidInput) {
   expect_refused("--task squad --data squad/train-v1.1.json", {"data.test"});
   write_file(folder_ / "blank.txt", " \n\n \n");
   expect_refused("--task pretrain --data blank.txt", {"blank.txt"});
+  expect_refused(kPretrain + "--set data.test=text.txt",
+                 {"--set data.hold_out: data.test is evaluated; leave one of them out"});
+  for (const std::string option : {"data.vocab_size", "data.alphabet"})
+    expect_refused(kPretrain + "--vocab vocab.txt --set " + option + "=100",
+                   {option + ": the vocabulary is not trained, but that of --vocab; leave it out"});
+  expect_refused(kClassify + "--set data.test=tsv/dev.tsv --set validation=4",
+                 {"with validation, held-out training samples are evaluated; leave data.test or validation out"});
+  done("--task classify --data tsv/train.tsv --set validation=4 --max-steps 1");
+  // A file has values that the user did not give, so it may be combined with the command line.
+  fs::rename(run_dir(), folder_ / "first");
+  const Outcome again = train("--config first/config.json --vocab first/vocab.txt --max-steps 1", "--run-dir run");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  fs::remove_all(run_dir());
   expect_refused(kPretrain + "--set data.hold_out=50", {"text.txt: has 40 documents", "data.hold_out", "data.test"});
   expect_refused(kPretrain + "--init-weights nowhere", {"nowhere: no such file or folder"});
   expect_refused(kPretrain + "--batch 100000", {"100000"});

@@ -400,6 +400,9 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
                  {"num_attention_heads 2 is not a multiple of num_key_value_heads 3"});
   expect_refused("--set model.n_kv_head=2", {"model.n_kv_head is a size of LLaMA, Mistral, Qwen2 and Mixtral"});
   expect_refused("--model llama_nano --set model.n_experts=2", {"model.n_experts is a size of Mixtral"});
+  expect_refused("--set data.valid=valid.txt --set data.valid_fraction=0.2",
+                 {"--set data.valid_fraction: data.valid is the validation text; leave one of them out"});
+  expect_refused("--set trace_steps=5", {"--set trace_steps: no trace is written; also give --trace, or leave it out"});
   expect_refused("--generate Text", {"--generate requires --init-weights DIR"});
   expect_refused("--generate ''",
                  {"--generate: the prompt is empty; give the beginning of a text, for example --generate "});
@@ -410,7 +413,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   save_model("first");
   const std::string sizes = "--data text.txt --threads 1 --max-steps 1 ";
   const auto refused = [&](const std::string& flags, const std::vector<std::string>& words) {
-    const Outcome outcome = train(flags, "--run-dir run");
+    const Outcome outcome = train(flags, flags.find("--generate") == std::string::npos ? "--run-dir run" : "");
     EXPECT_NE(outcome.exit_code, 0) << flags;
     for (const std::string& word : words) EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
     EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
