@@ -233,7 +233,8 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
   std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
               static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
               static_cast<long long>(valid.tokens()), static_cast<long long>(valid.shards()));
-  if (const std::string notice = invalid.notice(data::kInvalidAreReplaced); !notice.empty()) std::printf("notice: %s\n", notice.c_str());
+  if (const std::string notice = invalid.notice(data::kInvalidAreReplaced); !notice.empty())
+    std::printf("notice: %s\n", notice.c_str());
 }
 
 void run(const Arguments& arguments) {

@@ -34,7 +34,8 @@ bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and by
 void copy_converted(const std::string& file, const std::vector<std::pair<Tensor, Parameter>>& pairs);
 
 // Copies the file's tensors to the parameters of the same names. Throws an Error that names missing, unexpected and
-// different tensors; all parameters are then unchanged. Otherwise throws as copy_converted(). `model`: "a GPT-2 of 12 layers (n_layer)".
+// different tensors; all parameters are then unchanged. Otherwise throws as copy_converted(). `model`: "a GPT-2 of 12
+// layers (n_layer)".
 void load_parameters(const std::string& file, std::map<std::string, Tensor> tensors,
                      const std::vector<Parameter>& parameters, const FieldOf& field_of, const std::string& model);
 

@@ -36,8 +36,8 @@ std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameter
 void check_finite(const std::string& file, const std::string& name, const Tensor& values) {
   const int64_t n = values.numel();
   const auto finite = [&](const Tensor& x) { return block::all_finite(x.data<float>(), n); };
-  check(values.dtype() == DType::f64   ? std::all_of(values.data<double>(), values.data<double>() + n,
-                                                     [](double x) { return std::isfinite(x); })
+  check(values.dtype() == DType::f64
+            ? std::all_of(values.data<double>(), values.data<double>() + n, [](double x) { return std::isfinite(x); })
         : values.dtype() == DType::f32 ? finite(values)
                                        : finite(values.to(DType::f32)),
         file, ": ", excerpt(name), " has a value that is infinite or NaN");

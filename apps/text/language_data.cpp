@@ -61,10 +61,8 @@ Texts held_out(const std::string& path, const LanguageDataConfig& options, data:
         ", or name the evaluation text with --set data.valid=FILE");
   const auto [rest, valid] = all.hold_out(every);
   if (rest.documents() < every)
-    return {.train = lines_of(rest, path, split),
-            .valid = lines_of(valid, path, split),
-            .test = {},
-            .invalid = invalid};
+    return {
+        .train = lines_of(rest, path, split), .valid = lines_of(valid, path, split), .test = {}, .invalid = invalid};
   const auto [train, test] = rest.hold_out(every);
   return {.train = lines_of(train, path, split),
           .valid = lines_of(valid, path + " (validation)", split),
@@ -115,12 +113,12 @@ std::string count_of(const data::EncodedText& text) {
 std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config) {
   Texts texts = load_texts(config.data);
   const std::string& file = config.data.vocab;
-  auto data = std::make_shared<LanguageData>(LanguageData{
-      .vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
-                                 : data::read_word_vocabulary(file, &texts.invalid),
-      .train = {},
-      .valid = {},
-      .test = {}});
+  auto data = std::make_shared<LanguageData>(
+      LanguageData{.vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
+                                              : data::read_word_vocabulary(file, &texts.invalid),
+                   .train = {},
+                   .valid = {},
+                   .test = {}});
   data->invalid = texts.invalid;
   data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +
                                            (file.empty() ? "of the training text" : file)});

@@ -105,9 +105,8 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
         plural(all.documents(), "document"), " (separated by blank lines), too few to hold out one of ",
         options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or set an evaluation file with ",
         "--set data.test=FILE");
-  const auto [rest, held] =
-      options.test.empty() ? all.hold_out(options.hold_out)
-                           : std::pair(all, data::read_corpus(options.test, rule, &invalid));
+  const auto [rest, held] = options.test.empty() ? all.hold_out(options.hold_out)
+                                                 : std::pair(all, data::read_corpus(options.test, rule, &invalid));
   const auto [train, test] = config.validation > 0 ? rest.hold_out(config.validation) : std::pair(rest, held);
   TextData data = with_tokenizer(config, sentences_of(train));
   data.invalid = invalid;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "apps/report/progress.h"
-#include "apps/train/task.h"
 #include "apps/text/text_tokenizer.h"
+#include "apps/train/task.h"
 #include "data/text/invalid_utf8.h"
 #include "data/text/squad.h"
 #include "data/text/text_dataset.h"

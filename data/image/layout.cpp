@@ -21,6 +21,7 @@ constexpr const char* kRemedy =
     "; name another folder with --data, or install Fashion-MNIST (apt-get install dataset-fashion-mnist)";
 
 bool ends_as_jpeg(const std::string& name) {
+  if (name.starts_with('.')) return false;
   std::string ending = fs::path(name).extension().string();
   for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return ending == ".jpg" || ending == ".jpeg";
@@ -28,10 +29,10 @@ bool ends_as_jpeg(const std::string& name) {
 
 // Whether a folder in `folder` contains a file with a JPEG's name.
 bool holds_class_folders(const std::string& folder) {
-  if (!is_folder(folder)) return false;
+  std::error_code ignored;  // a folder that cannot be read, such as lost+found
   for (const std::string& name : class_names(folder, ""))
-    for (const std::string& file : names_in(folder + "/" + name))
-      if (ends_as_jpeg(file)) return true;
+    for (const fs::directory_entry& file : fs::directory_iterator(folder + "/" + name, ignored))
+      if (ends_as_jpeg(file.path().filename().string())) return true;
   return false;
 }
 
@@ -53,7 +54,8 @@ Layout layout_of(const std::string& folder) {
   };
   const std::string idx = first({"train-images", "train-labels", "t10k-images", "t10k-labels"});
   const std::string cifar10 = first({"data_batch_", "test_batch.bin"}), cifar100 = first({"train.bin", "test.bin"});
-  const bool jpegs = holds_class_folders(folder) || holds_class_folders(folder + "/train");
+  const bool has_train = is_folder(folder + "/train");
+  const bool jpegs = holds_class_folders(has_train ? folder + "/train" : folder);
   std::vector<std::string> formats;
   for (const auto& [name, format] : {std::pair{idx, "IDX"}, {cifar10, "CIFAR-10"}, {cifar100, "CIFAR-100"}})
     if (!name.empty()) formats.push_back(name + " (" + format + ")");
@@ -62,7 +64,7 @@ Layout layout_of(const std::string& folder) {
         formats.empty() ? "" : formats.back(), "; expected one dataset per folder");
   if (!idx.empty()) return Layout::idx;
   if (!cifar10.empty() || !cifar100.empty()) return Layout::cifar;
-  if (jpegs || is_folder(folder + "/train")) return Layout::image_folder;
+  if (jpegs || has_train) return Layout::image_folder;
   fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, kRemedy);
 }
 

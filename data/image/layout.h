@@ -7,7 +7,7 @@ namespace godwit::data {
 enum class Layout { idx, cifar, image_folder };  // formats of image datasets
 
 // The format of a folder. Throws one Error listing the expected files if no format matches, or if the folder is missing
-// or unreadable.
+// or unreadable. Throws if two formats match.
 Layout layout_of(const std::string& folder);
 
 }  // namespace godwit::data

@@ -38,7 +38,7 @@ struct TokenData {
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the
 // tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder, if there is one, and text
 // uses characters. Throws an Error naming the file if one is missing, malformed or empty, if a shard's header names
-// another tokenizer, or if a folder has both text files and shards.
+// another tokenizer or size of the vocabulary, or if a folder has both text files and shards.
 TokenData load_token_data(const TokenDataOptions& options);
 
 // Appends the ids of a document of `file`. Errors name the file.

@@ -36,8 +36,8 @@ class Tokenizer {
 
 // Loads a tokenizer from a folder or file: characters.json (CharTokenizer), tokenizer.json (HuggingFace), or
 // vocab.json with merges.txt in the same folder (also under OpenAI's names encoder.json and vocab.bpe). Throws an Error
-// naming the file if it is missing, malformed, of a kind that is not supported, or contradicts another tokenizer file of
-// the folder.
+// naming the file if it is missing, malformed, of a kind that is not supported, or contradicts another tokenizer file
+// of the folder.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 bool has_tokenizer(const std::string& folder);  // whether the folder contains such files
 

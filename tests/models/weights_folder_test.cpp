@@ -84,7 +84,8 @@ TEST(WeightsFolder, ATensorWithAValueThatIsNotFiniteIsNamed) {
               const Gpt2 read(small());
               load_pretrained(folder.str(), read);
               for (const Parameter& p : read.parameters()) (void)p.var.value();
-            }).find(last.name), std::string::npos);
+            }).find(last.name),
+            std::string::npos);
 }
 
 TEST(WeightsFolder, AnotherNumberOfFilesReplacesTheEarlierOnes) {

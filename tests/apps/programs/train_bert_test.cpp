@@ -309,8 +309,7 @@ TEST_F(TrainBert, TheInitialWeightsDetermineTheNetwork) {
   fs::rename(run_dir(), folder_ / "first");
   expect_refused(kPretrain + "--init-weights first/model",
                  {"--model: config.json of the initial weights determines the network; use --model auto"});
-  const Outcome outcome =
-      train("--config first/config.json --init-weights first/model --max-steps 1", "--run-dir run");
+  const Outcome outcome = train("--config first/config.json --init-weights first/model --max-steps 1", "--run-dir run");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("notice: first/config.json: not used: model.name, because the command line chooses "
                              "initial weights\n"),
@@ -326,20 +325,22 @@ TEST_F(TrainBert, TheInitialWeightsDetermineTheNetwork) {
 TEST_F(TrainBert, AnotherOrderOfTheVocabularyIsANotice) {
   done(kPretrain + "--max-steps 1");
   fs::rename(run_dir(), folder_ / "first");
-  const std::string words = read_file(folder_ / "first/vocab.txt"), flags = kPretrain +
-      "--model auto --init-weights first/model --max-steps 1 --vocab ";
+  const std::string words = read_file(folder_ / "first/vocab.txt"),
+                    flags = kPretrain + "--model auto --init-weights first/model --max-steps 1 --vocab ";
   const size_t first = words.find('\n') + 1;
   write_file(folder_ / "moved.txt", words.substr(first) + words.substr(0, first));
-  const std::string notice = "notice: the initial weights in first/model were trained with another tokenizer; this run "
-                             "uses moved.txt\n";
+  const std::string notice =
+      "notice: the initial weights in first/model were trained with another tokenizer; this run "
+      "uses moved.txt\n";
   EXPECT_NE(done(flags + "moved.txt").out.find(notice), std::string::npos);
   EXPECT_EQ(done(flags + "first/vocab.txt").out.find("notice"), std::string::npos);
 }
 
 TEST_F(TrainBert, TextThatIsNotUtf8IsANotice) {
   write_file(folder_ / "text.txt", "na\xefve\n\n" + story(40));
-  const std::string notice = "notice: 1 byte sequences of the text are not valid UTF-8, the first in text.txt at byte 2; "
-                             "they are left out; convert the text to UTF-8\n";
+  const std::string notice =
+      "notice: 1 byte sequences of the text are not valid UTF-8, the first in text.txt at byte 2; "
+      "they are left out; convert the text to UTF-8\n";
   EXPECT_NE(done(kPretrain + "--max-steps 1").out.find(notice), std::string::npos);
   write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nna\xefve\t1\n");
   EXPECT_NE(done(kClassify + "--max-steps 1").out.find("UTF-8, the first in tsv/dev.tsv at byte 17"),

@@ -24,8 +24,8 @@ TEST_F(TrainGptGeneration, GeneratesFromASavedFolder) {
   EXPECT_EQ(greedy.size(), std::string("anna lives").size() + 12 + 1) << greedy;
   EXPECT_EQ(generate("--generate 'anna lives' --temperature 0 --set seed=2"), greedy);
   EXPECT_EQ(generate("--generate 'anna lives' --top-k 1"), greedy);
-  for (const std::string flag : {"--nodes 2", "--optimizer birder", "--data text.txt", "--run-dir run",
-                                 "--resume auto --run-dir run"})
+  for (const std::string flag :
+       {"--nodes 2", "--optimizer birder", "--data text.txt", "--run-dir run", "--resume auto --run-dir run"})
     EXPECT_NE(train("--init-weights first --generate anna " + flag, "")
                   .err.find(flag.substr(0, flag.find(' ')) + ": --generate does not train; leave it out"),
               std::string::npos)

@@ -169,8 +169,9 @@ TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused(kFolder + "--set data.test=none.txt", {"none.txt"});
   expect_refused("--data one.txt --set data.test=other.txt", {"data.test other.txt requires data.valid"});
   for (const std::string& data : {kFolder, std::string("--data one.txt --set data.valid=text/valid.txt ")})
-    expect_refused(data + "--set data.hold_out=5",
-                   {"--set data.hold_out: documents are held out of a text file without data.valid only; leave it out"});
+    expect_refused(
+        data + "--set data.hold_out=5",
+        {"--set data.hold_out: documents are held out of a text file without data.valid only; leave it out"});
   write_file(folder_ / "empty" / "train.txt", " \n\n");
   expect_refused("--data empty", {"data folder empty: has no valid.txt or ptb.valid.txt"});
   write_file(folder_ / "empty" / "valid.txt", story(9));

@@ -439,7 +439,8 @@ TEST_F(TrainResnet, RefusesInvalidInput) {
 TEST_F(TrainResnet, RefusesInvalidCombinations) {
   expect_refused("--model vit_tiny --set model.sync_bn=true", {"model.sync_bn: a ViT has no batch norm; leave it out"});
   for (const char* flags : {"--strict", "--set data.max_pixels=9", "--set data.decode_mib=9"})
-    expect_refused(flags, {"data folder data: data.max_pixels, data.decode_mib and --strict apply to folders of JPEGs"});
+    expect_refused(flags,
+                   {"data folder data: data.max_pixels, data.decode_mib and --strict apply to folders of JPEGs"});
   expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
   expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "use sharding zero1"});
   expect_refused("--exchange topk --set exchange.sharding=zero3", {"sharding zero3", "use sharding zero1"});

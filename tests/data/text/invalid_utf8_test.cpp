@@ -36,7 +36,11 @@ TEST(InvalidUtf8, EveryReaderOfTextCounts) {
   EXPECT_EQ(counted("<eos>\n\xef", [](const auto& x, auto* n) { read_word_vocabulary(x, n); }), place(6));
   const std::string rows = "sentence\tlabel\n\xef\t0\nb\t1\n";
   EXPECT_EQ(counted(rows, [](const auto& x, auto* n) { read_tsv_dataset(x, n); }), place(15));
-  EXPECT_EQ(counted(rows, [](const auto& x, auto* n) { read_tsv_dataset(x, {{"0", "1"}, true, x, ""}, n); }), place(15));
+  EXPECT_EQ(counted(rows,
+                    [](const auto& x, auto* n) {
+                      read_tsv_dataset(x, {{"0", "1"}, true, x, ""}, n);
+                    }),
+            place(15));
 }
 
 }  // namespace invalid_utf8_test

@@ -289,10 +289,9 @@ TEST(TokenData, TheVocabularyOfTheHeaderIsThatOfTheTokenizer) {
   const TempFolder folder;
   for (const int32_t vocabulary : {499, 501, INT32_MAX}) {
     write(folder / "a.bin", shard_bytes({20240520, 1, 3, vocabulary}, {1, 2, 3}));
-    EXPECT_THAT(
-        error_of([&] { load_token_data({.path = folder / "a.bin", .tokenizer = kGolden + "vocab.json"}); }),
-        HasSubstr("a.bin: its header states a vocabulary of " + std::to_string(vocabulary) +
-                  " tokens, but the tokenizer has 500; use the tokenizer of the shards"));
+    EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "a.bin", .tokenizer = kGolden + "vocab.json"}); }),
+                HasSubstr("a.bin: its header states a vocabulary of " + std::to_string(vocabulary) +
+                          " tokens, but the tokenizer has 500; use the tokenizer of the shards"));
   }
 }
 
