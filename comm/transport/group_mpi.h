@@ -1,4 +1,4 @@
-// MpiGroup: a group whose ranks are processes. Every collective is a pairwise exchange of pieces in host memory.
+// MpiGroup: a group whose ranks are processes. Collectives exchange pieces in host memory.
 #pragma once
 #include "comm/transport/round_choice.h"
 #include "comm/transport/transfer_mpi.h"
@@ -26,12 +26,18 @@ class MpiGroup : public Group {
 
  private:
   class Parts;
+  static constexpr int64_t kDepth = Transfer::kInFlight;  // rows in flight between two neighbors
+  int next() const { return (rank() + 1) % size(); }
+  int previous() const { return (rank() + size() - 1) % size(); }
   void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
   void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
+  void ring_gather(const CollectiveCall& call, const Tensor& out);
+  void chain_all_reduce(const CollectiveCall& call, const Tensor& x);
   template <class F>
   void reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed);
 
   MpiMembers members_;
+  bool between_nodes_;  // every rank is on another node
   RoundChoice rounds_;
 };
 

@@ -50,7 +50,8 @@ std::shared_ptr<Group> make_group(const std::shared_ptr<MpiWorld>& world, const 
   members.world = world;
   const std::vector<std::string>& hosts = MpiSession::instance().hosts();
   const auto here = [&](int peer) { return hosts[static_cast<size_t>(peer)] == hosts[static_cast<size_t>(comm.rank)]; };
-  if (std::ranges::all_of(members.world_ranks, here)) members.piece = MpiMembers::kPieceOnOneHost;
+  if (std::ranges::all_of(members.world_ranks, here)) members.piece = members.row = MpiMembers::kPieceOnOneHost;
+  else if (std::ssize(members.world_ranks) > MpiMembers::kFewMembers) members.row *= MpiMembers::kPiecesOfRow;
   return std::make_shared<MpiGroup>(std::move(members), std::move(links), comm.stats);
 }
 

@@ -104,8 +104,8 @@ struct Transfer::State {
   }
 };
 
-Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory)
-    : members_(members), call_(call), state_(std::make_unique<State>()) {
+Transfer::Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory, int64_t depth)
+    : members_(members), call_(call), depth_(depth), state_(std::make_unique<State>()) {
   const size_t size = members.world_ranks.size(), own = static_cast<size_t>(members.rank);
   state_->memory = std::move(memory);
   state_->mine = Header::of(call);
@@ -176,24 +176,25 @@ void Transfer::queue(int tag, int64_t row, const PieceOf& send_piece, const Piec
   }
 }
 
-void Transfer::send(int peer, Piece piece, int tag, int64_t row) {
-  if (piece.bytes > 0) state_->queues[tag][true].messages.push_back({peer, piece, tag, row, true});
-}
+void Transfer::send(int peer, Piece data, int tag, int64_t row) { queue(peer, data, tag, row, true); }
 
-void Transfer::receive(int peer, Piece piece, int tag, int64_t row) {
-  if (piece.bytes > 0) state_->queues[tag][false].messages.push_back({peer, piece, tag, row, false});
+void Transfer::receive(int peer, Piece data, int tag, int64_t row) { queue(peer, data, tag, row, false); }
+
+void Transfer::queue(int peer, Piece data, int tag, int64_t row, bool sends) {
+  for (int64_t at = 0; at < data.bytes; at += members_.piece)
+    state_->queues[tag][sends].messages.push_back(
+        {peer, {data.data + at, std::min(members_.piece, data.bytes - at)}, tag, row, sends});
 }
 
 // Starts queued messages. Full pieces use synchronous sends, which complete when the receiver has posted its end, so
 // that a sender cannot run ahead by more than the messages in flight. A tag has at most one shorter message for each
 // peer, so shorter messages need no such limit.
 void Transfer::post() {
-  const int64_t rows = depth(static_cast<int>(members_.world_ranks.size()));
   for (auto& directions : state_->queues)
     for (Queue& queue : directions) {
       for (; queue.posted < queue.messages.size() && queue.in_flight < kInFlight; ++queue.posted, ++queue.in_flight) {
         Message& message = queue.messages[queue.posted];
-        if (message.tag != kHeaderTag && message.row >= queue.messages.front().row + rows) break;
+        if (message.tag != kHeaderTag && message.row >= queue.messages.front().row + depth_) break;
         MPI_Request request = MPI_REQUEST_NULL;
         const auto [data, bytes] = message.piece;
         const int count = static_cast<int>(bytes);
@@ -208,14 +209,16 @@ void Transfer::post() {
     }
 }
 
-void Transfer::wait(int tag, int64_t row) {
+bool Transfer::done(int tag, int64_t row) const {
   const auto is_done = [](const Queue& queue, int64_t last) {
     return queue.messages.empty() || queue.messages.front().row > last;
   };
-  wait_until([&] {
-    return std::ranges::all_of(state_->queues[tag], [&](const Queue& queue) { return is_done(queue, row); }) &&
-           (!state_->with_first_row || is_done(state_->queues[kHeaderTag][false], 0));
-  });
+  return std::ranges::all_of(state_->queues[tag], [&](const Queue& queue) { return is_done(queue, row); }) &&
+         (!state_->with_first_row || is_done(state_->queues[kHeaderTag][false], 0));
+}
+
+void Transfer::wait(int tag, int64_t row) {
+  wait_until([&] { return done(tag, row); });
 }
 
 void Transfer::finish() {

@@ -40,12 +40,17 @@ struct MpiMembers {
   int rank = 0;                  // within the group
   std::vector<int> world_ranks;  // of the members
   std::shared_ptr<MpiWorld> world;
-  int64_t piece = kPiece;  // bytes of a message at most
+  int64_t piece = kPiece;  // bytes of a message at most; more than a description with kFew bytes has
+  int64_t row = kPiece;    // bytes to a member in a row at most; a multiple of `piece`
 
   // With its header, kPiece fits the eager limit of Open MPI over TCP, 64 KiB. A longer message waits for a reply of
   // the receiver, and the reply waits behind the data that the receiver sends on that connection. Within a host larger
   // pieces are faster.
   static constexpr int64_t kPiece = 63 << 10, kPieceOnOneHost = 256 << 10;
+  // Beyond so many members on several hosts, a row has up to kPiecesOfRow messages for each of them. With fewer
+  // senders at a time, less data arrives at a host than its link drops.
+  static constexpr int kFewMembers = 4;
+  static constexpr int64_t kPiecesOfRow = 4;
 };
 
 // Bytes of a message.
@@ -55,19 +60,19 @@ struct Piece {
 };
 using PieceOf = std::function<Piece(int peer)>;
 
-// Messages are queued in rows: row i of a collective has at most one piece for each peer. Few messages are in flight at
-// a time, but MPI opens a connection to every receiver of a row, and a call of at most kFew bytes allocates memory for
-// a message from each member. Only one thread may use a Transfer.
+// Messages are queued in rows. Few messages are in flight at a time, but MPI opens a connection to every receiver of a
+// row, and a call of at most kFew bytes allocates memory for a message from each member. Only one thread may use a
+// Transfer.
 class Transfer {
  public:
   static constexpr int64_t kShort = 64 << 10;  // largest bytes of a call that latency dominates
   static constexpr int64_t kFew = 16 << 10;    // largest bytes of a call that sends its description with its data
   static constexpr int64_t kInFlight = 12;     // messages of a tag and direction that are posted together
-  // Rows in flight, for each tag and direction, in a group of so many ranks.
-  static constexpr int64_t depth(int ranks) { return 1 + kInFlight / std::max(ranks - 1, 1); }
+  // Rows in flight, for each tag and direction, if a row has a message for each other rank.
+  static constexpr int64_t depth(int ranks) { return std::max<int64_t>(1 + kInFlight / std::max(ranks - 1, 1), 2); }
 
-  // `memory` holds the buffers of send() and receive().
-  Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory);
+  // `memory` holds the buffers of send() and receive(). depth: rows in flight, for each tag and direction.
+  Transfer(const MpiMembers& members, const CollectiveCall& call, std::vector<Tensor> memory, int64_t depth);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -78,16 +83,18 @@ class Transfer {
   // Like open(), in rounds: round i, with the members at distance 2^i, begins when round i−1 has ended. After the last
   // round, all members have joined the call. send(i), at most kFew bytes, is sent with the description to receive(i).
   void open_in_rounds(const PieceOf& send, const PieceOf& receive);
-  // Queues a row: a message of at most MpiMembers::piece bytes to and from each other member, the nearest first.
-  // Messages without bytes are skipped. All members must queue the rows of a tag (1 or 2) in ascending order and with
-  // the same sizes. The first row of a call of at most kFew bytes is sent with the description of the call.
+  // Queues a row: at most MpiMembers::row bytes to and from each other member, the nearest first. All members must queue
+  // the rows of a tag (1 or 2) in ascending order and with the same sizes. The first row of a call of at most kFew bytes
+  // is sent with the description of the call.
   void queue(int tag, int64_t row, const PieceOf& send, const PieceOf& receive);
-  void send(int peer, Piece piece, int tag, int64_t row);     // queues one message of a row
-  void receive(int peer, Piece piece, int tag, int64_t row);  // queues the receiving end of a send()
+  // Queues data of a row, in messages of at most MpiMembers::piece bytes.
+  void send(int peer, Piece data, int tag, int64_t row);
+  void receive(int peer, Piece data, int tag, int64_t row);  // the receiving end of a send(), which may name another row
 
   // Blocks until the messages of the tag have completed up to this row, in both directions; polls, sleeping in between.
   // Throws if members call different collectives, if a member failed or left, or if nothing arrives before the timeout.
   void wait(int tag, int64_t row);
+  bool done(int tag, int64_t row) const;  // whether wait() would return at once
   void finish();  // waits for all messages, including the descriptions of the call
 
  private:
@@ -99,6 +106,7 @@ class Transfer {
 
   void open(int peers, const PieceOf& send, const PieceOf& receive);
   int peer_at(int distance) const;
+  void queue(int peer, Piece data, int tag, int64_t row, bool sends);
   void describe(int distance, int64_t row, const Piece& send, const Piece& receive);
   template <class F>
   void wait_until(F&& done);
@@ -111,6 +119,7 @@ class Transfer {
 
   const MpiMembers& members_;
   CollectiveCall call_;
+  int64_t depth_;
   std::unique_ptr<State> state_;
 };
 

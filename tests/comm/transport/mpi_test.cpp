@@ -57,6 +57,12 @@ TEST_F(Mpi, SmallCallsOfManyRanks) {
   }
 }
 
+TEST_F(Mpi, LargeCallsOfManyRanks) {
+  const MpiOutcome outcome = mpirun(16, kRanks + std::string("--gtest_filter=MpiRanks.LargeCalls*"), folder_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("LargeCallsOfManyRanksUseFewConnections"), std::string::npos) << outcome.out;
+}
+
 TEST_F(Mpi, AFailureEndsAllRanksAndIsReportedOnce) {
   expect_failure("throw", "mpi_ranks: rank 2: loader: corrupt file\n");
   expect_failure("all_throw", ": data folder x: not found\n");

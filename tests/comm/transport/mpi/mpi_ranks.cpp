@@ -13,9 +13,12 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "comm/transport/control_channel_mpi.h"
+#include "comm/transport/group_mpi.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/mpi.h"
 #include "comm/transport/session_mpi.h"
@@ -38,12 +41,25 @@ void run_ranks(const Topology& topology, const std::function<void(Communicator&)
 }  // namespace godwit::test
 
 static std::atomic<int> sends{0};
+static std::mutex receivers_mutex;
+static std::map<MPI_Comm, std::set<int>> receivers;  // of messages, by communicator
 
-// Replaces the function of MPI's library, to count messages.
+static void count_send(MPI_Comm comm, int peer) {
+  ++sends;
+  const std::lock_guard lock(receivers_mutex);
+  receivers[comm].insert(peer);
+}
+
+// Both replace a function of MPI's library, to count messages.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
                          MPI_Request* request) {
-  ++sends;
+  count_send(comm, peer);
   return PMPI_Isend(data, count, type, peer, tag, comm, request);
+}
+extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+                          MPI_Request* request) {
+  count_send(comm, peer);
+  return PMPI_Issend(data, count, type, peer, tag, comm, request);
 }
 
 namespace {
@@ -154,6 +170,45 @@ TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
       return sends - before;
     };
     EXPECT_EQ(sent_by([&] { comm.world->barrier("few"); }), rounds);
+  });
+}
+
+// Large calls between nodes use the connections of the descriptions of calls only, to the ranks at the distances 1, 2, 4
+// and 8. Messages of 20 KiB make the calls large.
+TEST(MpiRanks, LargeCallsOfManyRanksUseFewConnections) {
+  const int world = launcher()->world;
+  if (world < 16) return;
+  godwit::test::run_ranks({world, 1}, [&](Communicator& comm) {
+    MpiMembers members;
+    members.rank = comm.rank;
+    members.world = std::make_shared<MpiWorld>(MPI_COMM_WORLD, std::chrono::seconds(60));
+    members.piece = members.row = 20 << 10;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &members.comm), "MPI_Comm_dup");
+    const MPI_Comm used = members.comm;
+    std::vector<Link> links;
+    for (int peer = 0; peer < world; ++peer) {
+      members.world_ranks.push_back(peer);
+      links.push_back(comm.topology.link(comm.rank, peer));
+    }
+    MpiGroup group(members, links, comm.stats);
+    const auto value = [](int rank, int64_t i) { return static_cast<float>((i * 7 + rank) % 1000) / 3; };
+    const int64_t n = 12 * world * 5120 + 77, part = 12000;
+    for (const Reduce op : {Reduce::sum, Reduce::mean}) {
+      const Tensor x({n});
+      for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = value(comm.rank, i);
+      group.all_reduce(x, op, "sum");
+      for (int64_t i = 0; i < n; i += 7) {
+        float sum = 0;
+        for (int rank = 0; rank < world; ++rank) sum += value(rank, i);
+        ASSERT_EQ(x.item(i), op == Reduce::mean ? sum / static_cast<float>(world) : sum) << i;
+      }
+    }
+    const Tensor own({part}), all({part * world});
+    for (int64_t i = 0; i < part; ++i) own.data<float>()[i] = value(comm.rank, i);
+    group.all_gather(own, all, "gather");
+    for (int64_t i = 0; i < part * world; i += 7) ASSERT_EQ(all.item(i), value(static_cast<int>(i / part), i % part)) << i;
+    const std::lock_guard lock(receivers_mutex);
+    EXPECT_EQ(std::ssize(receivers[used]), std::bit_width(static_cast<unsigned>(world - 1)));
   });
 }
 
