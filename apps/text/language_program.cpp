@@ -104,7 +104,7 @@ void LanguageConfig::describe(OptionList& list) {
   list.add("vocab_size", data.vocab_size,
            "largest number of words in a built vocabulary, which keeps the most frequent words; one less than the "
            "training text has, if that is smaller and another text has other words", {3, 1e8})
-      .only_if(data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
+      .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
   list.add("words", data.words, "how lines are split: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kPoll{1}, kLongestBeat{500};  // between pol
 constexpr int kScatter = 1, kGather = 2;  // message tags: of summands, and of results
 // Measured on emulated hosts. A ring all-gather is faster from this size of a part, a chain from this number of ranks
 // and of pieces per rank.
-constexpr int64_t kRingPart = 16 << 10, kChainRanks = 16, kChainPieces = 12;
+constexpr int64_t kRingPart = 32 << 10, kChainRanks = 16, kChainPieces = 12;
 
 std::byte* at(const Tensor& x, int64_t offset) { return static_cast<std::byte*>(x.raw()) + offset; }
 

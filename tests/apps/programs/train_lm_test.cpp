@@ -159,6 +159,9 @@ TEST_F(TrainLm, NewWordsInTheValidationTextAreUnknown) {
     EXPECT_EQ(std::count(words.begin(), words.end(), '\n'),
               flags.empty() ? std::count(all.begin(), all.end(), '\n') - 1 : 10);
   }
+  // A configuration with data.vocab_size may be used with a vocabulary.
+  for (const char* name : {"config.json", "vocab.txt"}) write_file(folder_ / name, read_file(run_dir() / name));
+  done("--config config.json --vocab vocab.txt");
 }
 
 TEST_F(TrainLm, RefusesInvalidInput) {
