@@ -119,7 +119,7 @@ void TextConfig::describe(OptionList& list) {
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   const bool trained = data.vocab.empty() && init_weights.empty();
-  const std::string given = "the vocabulary is not trained, but that of " +
+  const std::string given = "the run uses the vocabulary of " +
                             std::string(data.vocab.empty() ? "the initial weights" : "--vocab") + "; leave it out";
   list.add("vocab_size", data.vocab_size, "largest number of tokens in a trained vocabulary", {8, 1e6})
       .ignored_if(!trained, given);

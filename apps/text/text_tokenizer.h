@@ -23,7 +23,7 @@ std::string weights_folder(const TextConfig& config);
 // and in the weights' tokenizer_config.json.
 TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& texts);
 
-// A notice if data.vocab is another vocabulary than that of the initial weights; otherwise "".
+// Returns a notice if data.vocab differs from the vocabulary of the initial weights, otherwise "".
 std::string tokenizer_notice(const TextConfig& config, const TextTokenizer& tokenizer);
 
 // Writes vocab.txt and tokenizer_config.json, each atomically.

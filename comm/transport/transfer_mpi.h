@@ -47,8 +47,8 @@ struct MpiMembers {
   // the receiver, and the reply waits behind the data that the receiver sends on that connection. Within a host larger
   // pieces are faster.
   static constexpr int64_t kPiece = 63 << 10, kPieceOnOneHost = 256 << 10;
-  // Beyond so many members on several hosts, a row has up to kPiecesOfRow messages for each of them. With fewer
-  // senders at a time, less data arrives at a host than its link drops.
+  // In a group of more members on several hosts, a row has up to kPiecesOfRow messages for each of them, so that fewer
+  // members send to a host at the same time.
   static constexpr int kFewMembers = 4;
   static constexpr int64_t kPiecesOfRow = 4;
 };

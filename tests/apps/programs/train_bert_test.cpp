@@ -434,7 +434,7 @@ TEST_F(TrainBert, RefusesInvalidInput) {
                  {"--set data.hold_out: data.test is evaluated; leave one of them out"});
   for (const std::string option : {"data.vocab_size", "data.alphabet"})
     expect_refused(kPretrain + "--vocab vocab.txt --set " + option + "=100",
-                   {option + ": the vocabulary is not trained, but that of --vocab; leave it out"});
+                   {option + ": the run uses the vocabulary of --vocab; leave it out"});
   expect_refused(kClassify + "--set data.test=tsv/dev.tsv --set validation=4",
                  {"with validation, held-out training samples are evaluated; leave data.test or validation out"});
   done("--task classify --data tsv/train.tsv --set validation=4 --max-steps 1");
