@@ -9,6 +9,6 @@ std::string kernel_library() {
          std::to_string(EIGEN_MINOR_VERSION);
 }
 
-bool native_bf16() { return false; }
+bool fast_bf16() { return false; }
 
 }  // namespace godwit

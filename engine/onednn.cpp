@@ -8,6 +8,7 @@
 #include "engine/kernel_library.h"
 #include "engine/packed_weights.h"
 #include "engine/subnormals.h"
+#include "engine/vector_loop.h"
 
 namespace godwit::onednn {
 namespace {
@@ -92,7 +93,9 @@ std::optional<BlockedLayout> layout_of(const Desc& desc) {
   return layout;
 }
 
-bool avx512_bf16() { return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16; }
+bool avx512_bf16() {
+  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16 && detail::fast_avx512_bf16();
+}
 
 dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attributes;
@@ -194,9 +197,9 @@ std::string kernel_library() {
   return detail::concat("oneDNN ", v.major, ".", v.minor, ".", v.patch, ", ", instruction_set());
 }
 
-bool native_bf16() {
-  constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;  // wider instruction sets include these bits
-  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
+bool fast_bf16() {
+  constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;  // wider instruction sets include these bits
+  return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kAmx) == kAmx || onednn::avx512_bf16();
 }
 
 }  // namespace godwit

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/context.h"
+#include "engine/kernel_library.h"
 #include "engine/tensor.h"
 
 namespace godwit::onednn {
@@ -47,7 +48,7 @@ struct BlockedLayout {
 };
 std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts that are not blocked
 
-bool avx512_bf16();  // true if the best bfloat16 instructions here are AVX512_BF16, without AMX
+bool avx512_bf16();  // whether the fastest bfloat16 products here are those of AVX512_BF16
 
 dnnl::primitive_attr attributes();                                     // run() provides the scratchpad
 [[noreturn]] void refuse(const dnnl::error& error, const char* what);  // throws a godwit::Error
@@ -149,12 +150,13 @@ struct Weighted {
   void unpack(const Tensor& from, const Tensor& w) const;
 };
 
-// The cached primitive that make() plans. Empty if make() returns empty, or if the library has only its bfloat16
-// reference loops, which are far slower than float32.
+// The cached primitive that make() plans. Empty if make() returns empty, or for bfloat16 if float32 is faster: on
+// processors without fast bfloat16 products, and where the library has only its reference loops.
 template <class P, class Make>
 const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Make make) {
   using Entry = std::optional<Weighted<P>>;
   return cached<Entry>(key, [&]() -> Entry {
+    if (dtype == DType::bf16 && !fast_bf16()) return Entry();
     try {
       Entry entry = make();
       if (!entry || dtype != DType::bf16) return entry;

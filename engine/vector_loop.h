@@ -31,6 +31,11 @@ inline int vector_bits() {
     return 512;
   return allowed >= 256 && __builtin_cpu_supports("avx2") ? 256 : 128;
 }
+// Whether the processor has AVX512_BF16 and computes more products per second with it than in float32. Intel's Emerald
+// Rapids computes half as many, AMD's Zen 4 and Zen 5 twice as many.
+inline bool fast_avx512_bf16() {
+  return __builtin_cpu_supports("avx512bf16") && (!__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake"));
+}
 template <class F>
 void run_wide(int bits, const F& f, int64_t begin, int64_t end) {
   if (bits == 512) run_avx512(f, begin, end);
@@ -39,6 +44,7 @@ void run_wide(int bits, const F& f, int64_t begin, int64_t end) {
 }
 #else
 inline int vector_bits() { return 128; }
+inline bool fast_avx512_bf16() { return false; }
 template <class F>
 void run_wide(int, const F& f, int64_t begin, int64_t end) {
   f(begin, end);

@@ -59,8 +59,10 @@ std::vector<std::string> Trainer::warnings() const {
     all.push_back("the checkpoint has state that this run does not use: " + excerpts(unused_, unused_.size()));
   all.insert(all.end(), resume_notices_.begin(), resume_notices_.end());
   const ExchangeConfig& exchange = config_.exchange;
-  if (config_.dtype == "bf16" && context().device == kCpu && !native_bf16())
-    all.push_back(kernel_library() + " has no bfloat16 instructions here; --dtype bf16 will be slower than f32");
+  if (config_.dtype == "bf16" && context().device == kCpu && !fast_bf16())
+    all.push_back(
+        "this processor computes bfloat16 products no faster than float32 products, so they are computed in float32: "
+        "--dtype bf16 saves memory, but no time");
   if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
     all.push_back(
         "this build has no NCCL: GPUs access each other's memory within a process, and use host memory between "

@@ -1,5 +1,7 @@
 #include "autograd/ops/cast.h"
 
+#include "engine/kernel_library.h"
+
 namespace godwit {
 
 Var ops::cast(const Var& x, DType dtype) {
@@ -9,6 +11,10 @@ Var ops::cast(const Var& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   return Var::result(x.value().to(dtype), {x},
                      [dx = x.gradient(), from = x.dtype()](const Tensor& dy) { dx.add(dy.to(from)); });
+}
+
+bool detail::faster_in_f32(const Var& x) {
+  return x.dtype() == DType::bf16 && !x.device().is_cuda() && !fast_bf16();
 }
 
 }  // namespace godwit

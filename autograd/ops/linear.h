@@ -8,8 +8,9 @@ namespace godwit {
 
 // w: one weight, or several [out_i, in], whose results are adjacent columns of y [n, Σ out_i] in this order. x, y and
 // their gradients are float32, bfloat16 or float64. w, bias and their gradients have the same type, or float32 for
-// bfloat16 x. bias and db have one entry for each weight; empty lists and undefined tensors are ignored. On a GPU, y
-// and dy may have more columns than the weights have rows, and dx may be float32 for bfloat16 dy.
+// bfloat16 x; with fast_bf16(), w is then rounded to bfloat16. bias and db have one entry for each weight; empty lists
+// and undefined tensors are ignored. On a GPU, y and dy may have more columns than the weights have rows, and dx may be
+// float32 for bfloat16 dy.
 void linear_forward(Cpu, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,
                     const Tensor& y);
 void linear_forward(Cuda, const Tensor& x, const std::vector<Tensor>& w, const std::vector<Tensor>& bias,

@@ -83,6 +83,7 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   if (n * classes <= kFewLogits) return softmax_cross_entropy(cast(linear(x, w), w.dtype()), labels, 0, ignore);
   check(w.dtype() == compute_dtype(x.dtype()), "linear_cross_entropy: x is ", x.dtype(), ", the weight must be ",
         compute_dtype(x.dtype()), ", it is ", w.dtype());
+  if (detail::faster_in_f32(x)) return linear_cross_entropy(cast(x, w.dtype()), w, labels, ignore);
   const Tensor here = labels.to(kCpu);
   check_labels(n, classes, here, ignore, "linear_cross_entropy");
   check(!ignore || !capturing(), "linear_cross_entropy: `ignore` makes the host count rows, which a step captured as ",

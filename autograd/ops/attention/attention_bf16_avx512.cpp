@@ -11,6 +11,8 @@
 #include <limits>
 #include <vector>
 
+#include "engine/vector_loop.h"
+
 #if defined(__GNUC__) && !defined(__clang__)  // false warnings about undefined vectors in the compiler's own headers
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -403,11 +405,7 @@ class Backward {
 
 }  // namespace
 
-bool attention_bf16_avx512() {
-  return context().vector_bits >= 512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512bf16");
-}
+bool attention_bf16_avx512() { return vector_bits() == 512 && fast_avx512_bf16(); }
 
 void attention_forward_avx512(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end) {
   Forward forward(call, t);

@@ -4,7 +4,7 @@
 
 namespace godwit::detail {
 
-bool attention_bf16_avx512();  // whether the processor supports AVX512_BF16 and the context allows 512-bit vectors
+bool attention_bf16_avx512();  // whether these functions are faster than float32
 
 // Process heads [begin, end) of for_heads(). Products take bfloat16 inputs and sum in float32. q·k and d_out·v use the
 // inputs as they are; probabilities and score gradients are rounded to bfloat16.

@@ -23,9 +23,9 @@ Conv2dShape conv2d_shape(const Shape& x, const Shape& w, const Conv2dOptions& op
 
 // Computes y; an undefined bias means none. Images, outputs and their gradients are float32, bfloat16 or float64.
 // Filters, bias and their gradients have the same type, or float32 for bfloat16 images. CPU float64: bit-identical on
-// any thread count. CPU float32 and bfloat16 use oneDNN: bit-identical for the same thread count; for bfloat16 the
-// filters are rounded to bfloat16 and sums are in float32. GPU: deterministic cuDNN engines; float64, and shapes that
-// cuDNN does not support, use slow plain kernels.
+// any thread count. CPU float32 and bfloat16 use oneDNN: bit-identical for the same thread count. For bfloat16, sums
+// are in float32, and with fast_bf16() the filters are rounded to bfloat16. GPU: deterministic cuDNN engines; float64,
+// and shapes that cuDNN does not support, use slow plain kernels.
 void conv2d_forward(Cpu, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 void conv2d_forward(Cuda, const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 // Computes dx, the gradient of the images.
