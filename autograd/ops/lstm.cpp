@@ -124,8 +124,8 @@ void lstm_backward(Cpu, const Tensor& w_hh, const LstmSequence& s, const Tensor&
 ops::LstmResult ops::lstm(const Var& x, const LstmState& initial, const LstmWeights& w) {
   check_arguments(x, initial, w);
   if (detail::faster_in_f32(x)) {
-    const auto to = [](const Var& v, DType type) { return v.defined() ? cast(v, type) : v; };
-    const auto [y, state] = lstm(cast(x, DType::f32), {to(initial.h, DType::f32), initial.c}, w);
+    const Var h = initial.h.defined() ? cast(initial.h, DType::f32) : initial.h;
+    const auto [y, state] = lstm(cast(x, DType::f32), {h, initial.c}, w);
     return {cast(y, DType::bf16), {cast(state.h, DType::bf16), state.c}};
   }
   const int64_t time = x.dim(0), batch = x.dim(1), width = w.w_hh.dim(1);

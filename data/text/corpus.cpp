@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "data/text/bible.h"
 #include "data/file.h"
+#include "data/text/bible.h"
+#include "data/text/documents.h"
 #include "engine/check.h"
 
 namespace godwit::data {
@@ -96,6 +97,7 @@ std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
 }
 
 Corpus read_corpus(const std::string& path, Sentences rule, InvalidUtf8* invalid) {
+  check_plain_text(path);
   std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
   std::string text(bytes.begin(), bytes.end());

@@ -55,7 +55,7 @@ class Corpus {
 
 // Reads a text file, plain or gzip, or the King James Bible of the Debian package bible-kjv-text (chapters are
 // documents, verses are lines). Adds the text's invalid UTF-8 to `invalid` unless that is null. Throws one Error naming
-// the file.
+// the file, also for a file whose name says JSON or JSONL.
 Corpus read_corpus(const std::string& path, Sentences rule = Sentences::lines, InvalidUtf8* invalid = nullptr);
 
 }  // namespace godwit::data

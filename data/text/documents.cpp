@@ -84,6 +84,12 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
   return files;
 }
 
+void check_plain_text(const std::string& file) {
+  for (const char* ending : {".json", ".json.gz", ".jsonl", ".jsonl.gz"})
+    check(!has_ending(file, ending), file,
+          ": JSON is not read here, expected plain text; write the texts to a file *.txt");
+}
+
 void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
   check(!has_ending(file, ".json") && !has_ending(file, ".json.gz"), file,
         ": JSON is not read, expected text or JSONL; rename a file with one JSON object per line to *.jsonl");

@@ -19,6 +19,9 @@ bool has_ending(const std::string& file, std::string_view ending);
 // Endings of the text files of a folder: .txt and .jsonl, also with .gz.
 const std::vector<std::string>& text_endings();
 
+// Throws if the name of a file says that it is JSON or JSONL, for readers of plain text only.
+void check_plain_text(const std::string& file);
+
 // Calls f for each document of a file, which may be gzip. A line of a .jsonl file is an object whose member `text` is a
 // document; any other file is one document. A byte-order mark and empty documents are left out. Throws an Error naming
 // file and line, for a .json file, for a document of another file with a byte 0, or if a file has more than 8 GiB after

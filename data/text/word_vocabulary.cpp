@@ -5,6 +5,7 @@
 
 #include "data/file.h"
 #include "data/text/basic_tokenizer.h"
+#include "data/text/documents.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
 #include "engine/text_file.h"
@@ -66,6 +67,7 @@ void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f
 }
 
 WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid) {
+  check_plain_text(path);
   const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
   if (invalid) invalid->add(path, text_of(bytes));
   return {.text = std::string(text_of(bytes)), .name = path, .split = split};

@@ -49,7 +49,7 @@ struct WordText {
 };
 
 // Reads a text file, plain or gzip. Adds its invalid UTF-8 to `invalid` unless that is null. Throws one Error naming
-// the file.
+// the file, also for a file whose name says JSON or JSONL.
 WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid = nullptr);
 
 // The vocabulary of a text: all words, most frequent first (ties in order of bytes). If there are more than `limit`

@@ -7,8 +7,10 @@
 #include <cstring>
 
 #include "data/text/char_tokenizer.h"
+#include "data/text/corpus.h"
 #include "data/text/documents.h"
 #include "data/text/token_shard.h"
+#include "data/text/word_vocabulary.h"
 #include "tests/data/files.h"
 #include "tests/support.h"
 
@@ -69,6 +71,13 @@ TEST(Documents, AreTexts) {
     write(folder / name, bytes_of("{\"text\": \"one\"}\n"));
     EXPECT_THAT(error_of([&] { documents_of(folder / name); }),
                 HasSubstr(std::string(name) + ": JSON is not read, expected text or JSONL; rename a file"));
+  }
+  for (const char* name : {"corpus.json", "corpus.JSONL", "corpus.jsonl.gz"}) {
+    const std::string expected =
+        folder / name + ": JSON is not read here, expected plain text; write the texts to a file *.txt";
+    write(folder / name, bytes_of("{\"text\": \"one\"}\n"));
+    EXPECT_EQ(error_of([&] { read_corpus(folder / name); }), expected);
+    EXPECT_EQ(error_of([&] { read_word_text(folder / name, WordSplit::spaces); }), expected);
   }
   write(folder / "marked.txt", bytes_of("\xef\xbb\xbfone"));
   EXPECT_THAT(documents_of(folder / "marked.txt"), ElementsAre("one"));
