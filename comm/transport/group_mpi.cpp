@@ -170,7 +170,7 @@ void MpiGroup::do_all_reduce(const Tensor& values, Reduce op, std::string_view p
   const auto begun = Clock::now();
   if (between_nodes_ && size() >= kChainRanks && x.bytes() >= kChainPieces * size() * members_.piece) {
     chain_all_reduce(call, x);
-  } else if (rounds_.one_round(bytes)) {
+  } else if (rounds_.one_round(bytes) || (size() >= kChainRanks && fits_rounds(x.bytes()))) {
     const Tensor all({size() * x.numel()}, x.dtype(), kCpu);
     gather(call, x, all);
     dispatch_real(x.dtype(), "all_reduce", [&]<class T>() {
@@ -202,9 +202,26 @@ void MpiGroup::gather(const CollectiveCall& call, const Tensor& in, const Tensor
   const Parts parts(out, size(), members_.row);
   copy_bytes(Cpu{}, at(in, 0), parts(rank(), 0).data, in.bytes());
   if (between_nodes_ && in.bytes() >= kRingPart) return ring_gather(call, out);
+  if (size() > MpiMembers::kFewMembers && fits_rounds(in.bytes())) return gather_in_rounds(call, out);
   Transfer transfer(members_, call, {out}, Transfer::depth(size()));
   for (int64_t row = 0; row < parts.rows(); ++row) queue_gather(transfer, parts, row);
   transfer.finish();
+}
+
+// The all-gather of Bruck et al. 1997: in round i, a rank sends the parts that it has to the rank at distance 2^i.
+void MpiGroup::gather_in_rounds(const CollectiveCall& call, const Tensor& out) {
+  const int64_t part = out.bytes() / size();
+  const Tensor parts({out.bytes()}, DType::u8, kCpu);  // of this rank, of the rank before it, and so on
+  const auto owner = [&](int i) { return at(out, (rank() + size() - i) % size() * part); };
+  std::copy_n(owner(0), part, at(parts, 0));
+  const auto bytes = [&](int round) { return std::min(1 << round, size() - (1 << round)) * part; };
+  Transfer transfer(members_, call, {out}, 1);
+  transfer.open_in_rounds([&](int round) { return Piece{at(parts, 0), bytes(round)}; },
+                          [&](int round) {
+                            return Piece{at(parts, (1 << round) * part), bytes(round)};
+                          });
+  transfer.finish();
+  for (int i = 1; i < size(); ++i) std::copy_n(at(parts, i * part), part, owner(i));
 }
 
 // Each rank passes the parts that arrive from the rank before it on to the rank after it.

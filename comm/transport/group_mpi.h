@@ -31,6 +31,8 @@ class MpiGroup : public Group {
   int previous() const { return (rank() + size() - 1) % size(); }
   void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
   void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
+  bool fits_rounds(int64_t bytes) const { return size() / 2 * bytes <= Transfer::kFew; }  // of a part
+  void gather_in_rounds(const CollectiveCall& call, const Tensor& out);
   void ring_gather(const CollectiveCall& call, const Tensor& out);
   void chain_all_reduce(const CollectiveCall& call, const Tensor& x);
   template <class F>

@@ -57,10 +57,10 @@ TEST_F(Mpi, SmallCallsOfManyRanks) {
   }
 }
 
-TEST_F(Mpi, LargeCallsOfManyRanks) {
-  const MpiOutcome outcome = mpirun(16, kRanks + std::string("--gtest_filter=MpiRanks.LargeCalls*"), folder_);
+TEST_F(Mpi, CallsOfManyRanks) {
+  const MpiOutcome outcome = mpirun(16, kRanks + std::string("--gtest_filter=MpiRanks.Calls*"), folder_);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
-  EXPECT_NE(outcome.out.find("LargeCallsOfManyRanksUseFewConnections"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("CallsOfManyRanksUseFewConnections"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Mpi, AFailureEndsAllRanksAndIsReportedOnce) {

@@ -173,9 +173,9 @@ TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
   });
 }
 
-// Large calls between nodes use the connections of the descriptions of calls only, to the ranks at the distances 1, 2, 4
-// and 8. Messages of 20 KiB make the calls large.
-TEST(MpiRanks, LargeCallsOfManyRanksUseFewConnections) {
+// Small calls, and large calls between nodes, use connections to the ranks at the distances 1, 2, 4 and 8 only. Messages
+// of 20 KiB make the calls large.
+TEST(MpiRanks, CallsOfManyRanksUseFewConnections) {
   const int world = launcher()->world;
   if (world < 16) return;
   godwit::test::run_ranks({world, 1}, [&](Communicator& comm) {
@@ -192,21 +192,24 @@ TEST(MpiRanks, LargeCallsOfManyRanksUseFewConnections) {
     }
     MpiGroup group(members, links, comm.stats);
     const auto value = [](int rank, int64_t i) { return static_cast<float>((i * 7 + rank) % 1000) / 3; };
-    const int64_t n = 12 * world * 5120 + 77, part = 12000;
-    for (const Reduce op : {Reduce::sum, Reduce::mean}) {
-      const Tensor x({n});
-      for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = value(comm.rank, i);
-      group.all_reduce(x, op, "sum");
-      for (int64_t i = 0; i < n; i += 7) {
-        float sum = 0;
-        for (int rank = 0; rank < world; ++rank) sum += value(rank, i);
-        ASSERT_EQ(x.item(i), op == Reduce::mean ? sum / static_cast<float>(world) : sum) << i;
+    for (const int64_t n : {int64_t{1}, int64_t{500}, 12 * world * int64_t{5120} + 77})
+      for (const Reduce op : {Reduce::sum, Reduce::mean}) {
+        const Tensor x({n});
+        for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = value(comm.rank, i);
+        group.all_reduce(x, op, "sum");
+        for (int64_t i = 0; i < n; i += 7) {
+          float sum = 0;
+          for (int rank = 0; rank < world; ++rank) sum += value(rank, i);
+          ASSERT_EQ(x.item(i), op == Reduce::mean ? sum / static_cast<float>(world) : sum) << i;
+        }
       }
+    for (const int64_t part : {3, 500, 12000}) {
+      const Tensor own({part}), all({part * world});
+      for (int64_t i = 0; i < part; ++i) own.data<float>()[i] = value(comm.rank, i);
+      group.all_gather(own, all, "gather");
+      for (int64_t i = 0; i < part * world; i += 7)
+        ASSERT_EQ(all.item(i), value(static_cast<int>(i / part), i % part)) << i;
     }
-    const Tensor own({part}), all({part * world});
-    for (int64_t i = 0; i < part; ++i) own.data<float>()[i] = value(comm.rank, i);
-    group.all_gather(own, all, "gather");
-    for (int64_t i = 0; i < part * world; i += 7) ASSERT_EQ(all.item(i), value(static_cast<int>(i / part), i % part)) << i;
     const std::lock_guard lock(receivers_mutex);
     EXPECT_EQ(std::ssize(receivers[used]), std::bit_width(static_cast<unsigned>(world - 1)));
   });
