@@ -216,10 +216,9 @@ void MpiGroup::gather_in_rounds(const CollectiveCall& call, const Tensor& out) {
   std::copy_n(owner(0), part, at(parts, 0));
   const auto bytes = [&](int round) { return std::min(1 << round, size() - (1 << round)) * part; };
   Transfer transfer(members_, call, {out}, 1);
-  transfer.open_in_rounds([&](int round) { return Piece{at(parts, 0), bytes(round)}; },
-                          [&](int round) {
-                            return Piece{at(parts, (1 << round) * part), bytes(round)};
-                          });
+  const auto own = [&](int round) { return Piece{at(parts, 0), bytes(round)}; };
+  const auto arriving = [&](int round) { return Piece{at(parts, (1 << round) * part), bytes(round)}; };
+  transfer.open_in_rounds(own, arriving);
   transfer.finish();
   for (int i = 1; i < size(); ++i) std::copy_n(at(parts, i * part), part, owner(i));
 }

@@ -173,8 +173,8 @@ TEST(MpiRanks, MessagesGrowWithTheLogarithmOfTheRanks) {
   });
 }
 
-// Small calls, and large calls between nodes, use connections to the ranks at the distances 1, 2, 4 and 8 only. Messages
-// of 20 KiB make the calls large.
+// Small calls, and large calls between nodes, use connections to the ranks at the distances 1, 2, 4 and 8 only.
+// Messages of 20 KiB make the calls large.
 TEST(MpiRanks, CallsOfManyRanksUseFewConnections) {
   const int world = launcher()->world;
   if (world < 16) return;
