@@ -9,7 +9,7 @@ methods = variants(1e-3, "--optimizer zero_one_adam", {
     "at most 4 local steps": "optimizer.max_interval=4",
     "intervals double": "optimizer.intervals=doubling",
     "variance every 4 steps": "optimizer.variance_interval=4",
-    "variance every step, no local steps": "optimizer.variance_interval=1 optimizer.max_interval=1",
+    "variance every step without local steps": "optimizer.variance_interval=1 optimizer.max_interval=1",
     "mean magnitude as scale": "optimizer.sign_scale=l1_mean",
     "no limit of the update": "optimizer.update_limit=0",
 })

@@ -8,6 +8,6 @@ Table(
     title="Tiny Shakespeare by characters, GPT-2 with 4 layers of width 128, 2,000 steps, 4 nodes × 2 workers with 2 blocks of 64 characters each.",
     flags="--model gpt2_nano --tokenizer characters --context 64 --batch 2 --nodes 4 --workers-per-node 2 --max-steps 2000 "
           "--set schedule.warmup_steps=100 --set generate.tokens=0",
-    methods=language_models(adamw=1e-3, one_bit_adam=1e-3, zero_one_adam=1e-3, birder=5e-4),
+    methods=language_models(adamw=1e-3, one_bit_adam=1e-3, zero_one_adam=1e-3, birder=5e-4, softsignsgd=2e-3),
     **TINY_SHAKESPEARE,
 ).main()
