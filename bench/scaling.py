@@ -195,7 +195,7 @@ def main():
     parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="rates of each link and direction (1gbit,100mbit)")
     parser.add_argument("--machine", default="this", help="name of this machine in the table, whose other rows are unchanged (%(default)s)")
     parser.add_argument("--steps", type=int, default=SKIPPED + 5, help=f"steps of each run (%(default)s); {SKIPPED + LONGEST_INTERVAL} with 0/1 Adam")
-    parser.add_argument("--print", action="store_true", help="print the existing measurements, without further runs")
+    parser.add_argument("--print", action="store_true", help="print the existing measurements, without further runs and without a plot")
     options = parser.parse_args()
     for names, known in ((options.models, MODELS), (options.methods, METHODS)):
         for name in names:
@@ -220,7 +220,8 @@ def main():
     for setting in settings:
         if setting[1] != "1":
             print_table(rows, *setting, options.methods)
-    plot(rows, [setting for setting in settings if setting[1] != "1"], options.methods)
+    if not options.print:
+        plot(rows, [setting for setting in settings if setting[1] != "1"], options.methods)
 
 
 if __name__ == "__main__":
