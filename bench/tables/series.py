@@ -9,6 +9,7 @@ docs/convergence.md and docs/ablations.md.
 import argparse
 import concurrent.futures
 import csv
+import datetime
 import json
 import os
 import pathlib
@@ -37,7 +38,7 @@ def rounded(rate):
 class Rows:
     """The rows of a CSV file, one for each run. A row is appended when a run ends."""
 
-    FIELDS = ("method", "lr", "data", "seed", "value", "bytes_between_nodes_per_step", "core_seconds", "commit", "command")
+    FIELDS = ("method", "lr", "data", "seed", "value", "bytes_between_nodes_per_step", "core_seconds", "commit", "machine", "date", "command")
 
     def __init__(self, path):
         self.path, self.lock, self.rows = path, threading.Lock(), {}
@@ -130,7 +131,7 @@ class Run:
         if process.returncode and not diverged:
             raise RuntimeError(f"{' '.join(command)}\nended with status {process.returncode}: {text}")
         row = {**self.labels, "value": "diverged", "bytes_between_nodes_per_step": "", "core_seconds": f"{used.ru_utime + used.ru_stime:.1f}",
-               "commit": self.table.commit, "command": self.command()}
+               "commit": self.table.commit, "machine": self.table.machine, "date": f"{datetime.date.today()}", "command": self.command()}
         if not diverged:
             metric = self.table.validation_metric if self.validates else self.table.metric
             values = [line[metric] for line in map(json.loads, open(self.folder / "metrics.jsonl")) if metric in line]
@@ -159,7 +160,7 @@ class Table:
         self.most_rates = most_rates
         self.folder = root / "runs" / "tables" / name
         self.rows = Rows(root / "docs" / "tables" / f"{name}.csv")
-        self.folders, self.commit, self.on_gpu = {}, "", False
+        self.folders, self.commit, self.machine, self.on_gpu = {}, "", "", False
 
     def choose(self, method):
         """The rates tried, with the metric on validation data. Extends the grid until the best rate has a neighbor on each side."""
@@ -202,6 +203,7 @@ class Table:
                 parser.add_argument(flag, type=lambda path: pathlib.Path(path).resolve(), help=f"folder with {content}")
         parser.add_argument("--programs", type=lambda path: pathlib.Path(path).resolve(), help="folder of built programs [build/release, built first]; needs --commit")
         parser.add_argument("--commit", metavar="HASH", help="commit from which --programs were built, for the rows")
+        parser.add_argument("--machine", default="this", help="name of this machine, for the rows [%(default)s]")
         parser.add_argument("--gpu", action="store_true", help="train on a GPU, which all workers share")
         parser.add_argument("--repeat", action="store_true", help="train the rows of the table again and print old and new values; changes no file of docs")
         parser.add_argument("--lr", type=float, help="with --repeat: another learning rate than that of the table")
@@ -214,7 +216,7 @@ class Table:
         if unknown:
             parser.error(f"no such method: {', '.join(sorted(unknown))}; available: {', '.join(self.methods)}")
         self.only_prints = arguments.print or arguments.plot or arguments.repeat
-        self.on_gpu = arguments.gpu
+        self.machine, self.on_gpu = arguments.machine, arguments.gpu
         if arguments.programs and not (arguments.commit or self.only_prints or arguments.check):
             parser.error("--programs needs --commit HASH, the commit from which they were built: the rows name it")
         if (arguments.lr or arguments.flags) and not arguments.repeat:
