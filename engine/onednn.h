@@ -48,7 +48,7 @@ struct BlockedLayout {
 };
 std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts that are not blocked
 
-bool avx512_bf16();  // whether the fastest bfloat16 products here are those of AVX512_BF16
+bool avx512_bf16();  // whether bfloat16 products use AVX512_BF16: no AMX, and faster than float32
 
 dnnl::primitive_attr attributes();                                     // run() provides the scratchpad
 [[noreturn]] void refuse(const dnnl::error& error, const char* what);  // throws a godwit::Error
