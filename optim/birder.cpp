@@ -189,7 +189,6 @@ void Birder::check_finite(const Bucket& bucket, const BucketState& state, const 
   read_on_host(state.not_finite, [&bucket, &state, step = step.step](const Tensor& values) {
     const auto key = static_cast<uint64_t>(values.data<int64_t>()[0]);
     if (key == 0) return;
-    state.not_finite.zero();
     NotFinite bad = not_finite_of(key, state.worker_range.count);
     bad.index += state.worker_range.begin;
     fail_not_finite("birder", step, bucket, bad);

@@ -199,6 +199,7 @@ template <class Moment, class Error>
 void worker_step(Cuda device, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite) {
   const bool aligned = aligned_to<16>(g, state.m, state.b, state.b_hat, state.e);
+  cuda_check(cudaMemsetAsync(not_finite, 0, sizeof *not_finite, device.stream), "cudaMemsetAsync");
   launch(device, "birder's worker step", worker_kernel<Moment, Error>, blocks_for(device, padded / kQuad), kBlock, g,
          state, words, count, padded / kQuad, settings, rng, aligned, not_finite);
 }

@@ -85,8 +85,8 @@ inline void activate(Cpu, uint32_t* active, const uint32_t* words, const uint32_
   for (int64_t i = 0; i < count; ++i) active[i] |= words[i] & ~frozen[i];
 }
 
-// Overloads by device. *not_finite, on this device, becomes not_finite_key() of the first non-finite g. If all g are
-// finite, the CPU sets *not_finite to 0, and a GPU leaves it unchanged.
+// Overloads by device. *not_finite, on this device, becomes not_finite_key() of the first non-finite g, or 0 if all are
+// finite.
 template <class Moment, class Error>
 void worker_step(Cpu, const float* g, const WorkerState<Moment, Error>& state, uint32_t* words, int64_t count,
                  int64_t padded, const WorkerSettings& settings, const QuantizerRng& rng, uint64_t* not_finite) {
