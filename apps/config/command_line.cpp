@@ -15,7 +15,8 @@ namespace {
 struct CommandLine {
   bool print_config = false;
   std::string config_file;                                     // empty: none
-  std::string config_hint = "; --config expects a JSON file";  // end of an error about config_file
+  std::string config_hint = "; --config expects a JSON file";  // end of an error if config_file cannot be read
+  std::string version_hint;                                    // end of an error about its contents
   std::vector<std::pair<const Option*, std::string>> values;   // option null: the text is KEY=VALUE of --set
 };
 
@@ -102,8 +103,18 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   if (line.config_file.empty()) {
     line.config_file = resume + "/config.json";
     line.config_hint = "; --resume expects the folder of a run";
+    line.version_hint = " (if another version of Godwit wrote this file, continue the run with that version)";
   }
   line.values.emplace_back(known.list().find("run_dir"), resume);
+}
+
+Assignments read_config_file(const KnownOptions& known, const CommandLine& line) {
+  const std::string text = read_text_file(line.config_file, 1, line.config_hint);
+  try {
+    return read_json(known, text, line.config_file, "");
+  } catch (const Error& error) {
+    throw error.with_text(error.what() + line.version_hint);
+  }
 }
 
 }  // namespace
@@ -123,8 +134,7 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   CommandLine line = read_command_line(known, words);
   add_resumed_run(known, line);
   Assignments file, command;
-  if (const std::string& path = line.config_file; !path.empty())
-    file = read_json(known, read_text_file(path, 1, line.config_hint), path, "");
+  if (!line.config_file.empty()) file = read_config_file(known, line);
   for (const auto& [option, text] : line.values) {
     if (option) command.push_back({option->name, text_value(text), option->flag});
     else add_set(known, text, command);

@@ -38,3 +38,15 @@ def language_models(**rates):
 def variants(rate, flags, changes):
     """A method with the flags and options of each variant, all with one learning rate."""
     return {name: (rate, [*options(flags), *options(change)]) for name, change in changes.items()}
+
+
+def birder_by_nodes(rate, batch, shapes):
+    """Birder with n nodes of m workers for each n × m of shapes and `batch` samples in a step: with `rate`, with compensate_nodes, and with
+    √n times the rate."""
+    methods = {}
+    for name, change in (("birder", ""), ("birder compensated", " optimizer.compensate_nodes=true"), ("birder rate·√n", "")):
+        for n, m in shapes:
+            if n > 1 or name == "birder":
+                shape = f"--nodes {n} --workers-per-node {m} --batch {batch // (n * m)}"
+                methods[f"{name} {n} × {m}"] = rate * n ** 0.5 if "√" in name else rate, options(f"--optimizer birder {shape}{change}")
+    return methods

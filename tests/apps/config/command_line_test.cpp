@@ -394,6 +394,15 @@ TEST(CommandLine, RefusesInvalidFiles) {
                {"--set optimizer", "is nested more than 16"});
 }
 
+TEST(CommandLine, ARunDirectoryOfAnotherVersionNamesTheRemedy) {
+  const std::filesystem::path folder = testing::TempDir() + "/godwit_run_of_another_version";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"optimizer": {"name": "birder", "rounding": "up"}})";
+  const std::string hint = "if another version of Godwit wrote this file, continue the run with that version";
+  expect_parts(error({"--resume", folder.string()}), {"config.json: no such key 'optimizer.rounding'", hint});
+  EXPECT_EQ(error({"--config", (folder / "config.json").string()}).find(hint), std::string::npos);
+}
+
 TEST(CommandLine, PrintedConfigurationRoundTrips) {
   const std::vector<Words> lines = {
       {},

@@ -1,0 +1,18 @@
+#!/usr/bin/env python3
+"""Birder with n nodes of m workers on SST-2, the same 64 sentences in a step. CORE core-hours."""
+from methods import birder_by_nodes
+from series import Table
+
+Table(
+    name="ablation_nodes_sst2",
+    title="n nodes of m workers on SST-2, BERT-tiny from random weights, one epoch of 1,052 steps of 64 sentences.",
+    program="train_bert",
+    flags="--task classify --model bert_tiny --length 64 --epochs 1 --dtype bf16",
+    methods=birder_by_nodes(1e-3, 64, ((1, 16), (4, 4), (8, 2), (16, 1))),
+    metric="test_accuracy",
+    better=max,
+    factor=100,
+    unit="accuracy, %",
+    data="SST-2",
+    validation=None,
+).main()
