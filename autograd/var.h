@@ -60,7 +60,7 @@ class Var {
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
 
   // For leaves only:
-  const Tensor& grad() const;               // undefined until the first contribution
+  const Tensor& grad() const;               // undefined until rebind() or the first contribution gives it memory
   bool has_grad() const;                    // a contribution has arrived since clear_grad()
   void clear_grad() const;                  // the next contribution overwrites; the memory is kept
   // Treats the current contents of the gradient memory as valid.

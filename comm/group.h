@@ -48,14 +48,14 @@ class Group {
   virtual std::shared_ptr<void> busy() = 0;
   virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
   // Whether to take the next step; every rank of the run must call it before each step. After a rank has passed stop =
-  // true, all ranks get false before the same step, the first that no rank has begun. Until then, no message is sent.
+  // true, all ranks get false before the same step, the first that no rank has begun. Sends messages only after a stop.
   virtual bool may_continue(bool stop) = 0;
   // Collective, after may_continue() has returned false: lets the ranks take steps again.
   void continue_steps();
-  // Whether a rank of the run has passed stop = true, which cannot be revoked. Not collective; peers learn of it soon.
+  // Whether a rank of the run has ever passed stop = true to stop_requested(). Not collective; peers learn of it soon.
   virtual bool stop_requested(bool stop) = 0;
   virtual void forget_stop() = 0;                     // for continue_steps(), while no rank calls may_continue()
-  // Time in collectives, including waiting for peers. With NCCL, only collectives that the GPU has finished count.
+  // Time in collectives except barriers, with waiting for peers. With NCCL, only collectives that have finished count.
   double seconds() const { return seconds_; }
   int64_t calls() const { return calls_; }            // number of collectives, without barriers
   // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). A rank must then not use two

@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// A group of one rank.
+// A group of one rank. may_continue(false) returns true, also after a stop.
 class SingleGroup : public Group {
  public:
   SingleGroup() : Group(0, {Link::intra}, std::make_shared<CommStats>()) {}

@@ -24,7 +24,7 @@ struct Context {
   bool dnn_timing = false;                      // on a GPU: timed_plan() chooses cuDNN's engines
 };
 
-// The calling thread's context. Initially rank 0, all cores and a new pool.
+// The calling thread's context. Initially rank 0, all cores (one without OpenMP) and a new pool.
 const Context& context();
 
 // A copy of the calling thread's context on `device`. On a GPU it has a new stream, pool and library handles. Throws if

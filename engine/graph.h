@@ -43,8 +43,8 @@ class CudaGraphCache {
 // The functions below refer to the calling thread's capture.
 
 bool capturing();  // true while the thread's GPU work is being captured
-// During capture: calls f in each replay before the current graph is launched. f may access host memory only. Outside
-// capture: no effect.
+// During capture: calls f in each replay before the current graph is launched. f must not wait for the GPU; work that f
+// queues precedes this graph. Outside capture: no effect.
 void on_replay(std::function<void()> f);
 // Ends the current graph, calls f now and in each replay, and starts the next graph. Outside capture: calls f.
 void graph_break(std::function<void()> f);

@@ -14,8 +14,8 @@ namespace godwit {
 
 // The thread inherits the creator's context (rank, threads, pool); on a GPU it has its own CUDA stream and pool. On a
 // GPU, a task is ordered after everything the submitting thread had queued, and work queued after wait() is ordered
-// after the task. Shared buffers must outlive the task. An exception ends the queue: remaining tasks are dropped, and
-// the next wait() or submit() rethrows it. `high_priority`: on a GPU, thread blocks of this stream are scheduled before
+// after the task. Shared buffers must outlive the task. After an exception of a task, the queued tasks are dropped, and
+// every wait() and submit() rethrows it. `high_priority`: on a GPU, thread blocks of this stream are scheduled before
 // waiting blocks of other streams.
 class Stream {
  public:

@@ -17,7 +17,7 @@ class Tensor {
   Tensor() = default;                                // undefined
   // Uninitialized memory on the context's device.
   explicit Tensor(Shape shape, DType dtype = DType::f32);
-  Tensor(Shape shape, DType dtype, Device device);
+  Tensor(Shape shape, DType dtype, Device device);  // on the CPU or the context's GPU
   static Tensor zeros(Shape shape, DType dtype = DType::f32);  // zeros on the context's device
   // Elements of this value, on the context's device.
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);

@@ -37,7 +37,7 @@ class Birder : public Optimizer {
     ErrorFeedback error_feedback = ErrorFeedback::both;
     Quantizer quantizer = Quantizer::random;   // Q
     Collective collective = Collective::h1ar;  // all_gather: for comparison
-    int64_t t0 = 0;                            // b becomes max(b, b̂) after step t0; 0: never
+    int64_t t0 = 0;  // after step t0, b ← max(b, b̂), where b̂ is the moving average of |g|; 0: b is b̂ in every step
     Moments moments = Moments::f32;            // storage of m and b
     Errors errors = Errors::f32;               // storage of e and ē
     Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient

@@ -50,7 +50,7 @@ template <class Where>
 std::vector<double> sums_of_squares(Where device, const Tensor& x, const std::vector<Segment>& ranges) {  // waits
   return squares_of_ranges(device, x, ranges).template to_vector<double>();
 }
-// [1] float64: min(1, limit / (√(Σ squares) + 1e−6)), summed in order; 1 if the norm is not finite.
+// [1] float64: min(1, limit / (√(Σ squares) + 1e−6)), summed in order; 1 if the norm is NaN, 0 if it is infinite.
 Tensor clip_factor(Cpu, const Tensor& squares, double limit);
 Tensor clip_factor(Cuda, const Tensor& squares, double limit);
 // x ← factor · x if factor [1], float64 on x's device, is below 1.

@@ -22,7 +22,7 @@ struct DataParallelOptions {
   ExchangeConfig exchange = "dense";     // mean of the gradients; must be "dense" if the optimizer communicates itself
   // Creates a custom exchange in place of `exchange`: docs/compressors.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
-  BucketOptions buckets = {};  // the optimizer replaces the alignment
+  BucketOptions buckets = {};  // alignment and on_demand_gradients are not read
   uint64_t seed = 1;           // of stochastic quantizers
   // Limit of the norm of the whole mean gradient; 0: no limit. With a limit, parameters are updated after all gradients
   // are complete. With an optimizer that communicates itself there is no mean gradient: before sending, every rank
@@ -36,8 +36,9 @@ struct DataParallelOptions {
   // ranks of Σg²); all ranks must decide alike. As with skip_not_finite, nothing is exchanged before all gradients are
   // complete; 16 bytes go to each rank.
   std::function<std::string(double gradient_norm)> refuse_step = {};
-  // Called on the communication thread after each update of a bucket of updated_buckets() that leaves the replicas
-  // identical. With sharding, the rank's own shard is updated at that time.
+  // Called after each update of a bucket of updated_buckets() that leaves the replicas identical: on the communication
+  // thread, or on the computing thread if the update needed all gradients. synchronize() calls it for all buckets. With
+  // sharding, only the rank's own shard is updated at that time.
   std::function<void(const Bucket&, const StepInfo&)> updated = {};
 };
 
@@ -46,8 +47,8 @@ struct DataParallelOptions {
 void check_sharding(const DataParallelOptions& options);
 
 // Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap with
-// the backward pass. The exposed times are the parts of these three in which the computing thread waited: after the
-// backward pass, or within it for memory of on-demand gradients.
+// the backward pass, unless they need all gradients. The exposed times are the parts of these three in which the
+// computing thread waited: after the backward pass, or earlier for memory of on-demand gradients or sharded parameters.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups, and checks of the gradients
   // Calls of groups, including waiting for other ranks. With NCCL, the GPU's time for the collectives that it finished
@@ -91,7 +92,8 @@ class DataParallel {
   int64_t skipped() const { return skipped_; }                        // number of skipped steps
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
   StepTimes times() const;                                            // of the last step, or of this one so far
-  double gradient_norm() const { return clip_ ? clip_->norm() : 0; }  // of the last step, before clipping
+  // Of the last step, before clipping; 0 without clip_norm.
+  double gradient_norm() const { return clip_ ? clip_->norm() : 0; }
   Buckets& buckets() { return buckets_; }                             // parameters and gradients
   const Buckets& buckets() const { return buckets_; }
   // Buckets that this rank updates: its shards if parameters are sharded (zero3, hybrid), otherwise buckets().
@@ -112,20 +114,21 @@ class DataParallel {
   // store: f replaces values.
   void for_each_master_bucket(const std::function<void(Bucket&)>& f, bool store = false);
   // Collective: calls f while every rank holds all parameters, also if they are sharded. rounded: as parameter_wire
-  // sends them.
+  // sends them; read with zero3 and hybrid only.
   void with_all_parameters(const std::function<void()>& f, bool rounded = true);
   // Collective: calls f, which reads parameters to evaluate, generate or save, and may be different on each rank.
   // Sharded parameters are gathered when operations read them, one bucket at a time (ParameterShards::read()). f must
-  // not communicate, and must read values through Var::value() only. rounded: as parameter_wire sends them.
+  // not communicate, and must read values through Var::value() only. rounded: as in with_all_parameters().
   void read_parameters(const std::function<void()>& f, bool rounded = true);
   void read_master_weights(const std::function<void()>& f);  // read_parameters() with the float32 master weights
   // Call after changing values of updated_buckets() outside of steps. On a GPU, also call it after a custom kernel has
   // written parameters; writes by Tensor's functions, collectives and update_each() are detected.
   void parameters_changed();
-  uint64_t value_hash();  // collective: of all parameters, without rounding; equal on all ranks
+  // Collective: of all parameters, with zero3 and hybrid before rounding. Equal on all ranks while synchronized().
+  uint64_t value_hash();
   Sharding sharding() const { return options_.exchange.sharding; }  // what is sharded
-  // Collective: all-gathers x [padded], in which every rank has its own shard of the bucket. No effect if parameters
-  // are sharded: x then belongs to a shard.
+  // Collective: all-gathers x [padded], in which every rank has its own shard of the bucket. No effect without zero1 or
+  // zero2: x then has all values, or belongs to a shard.
   void gather(const Bucket& bucket, const Tensor& x);
   // This rank's float32 master weights, if ranks compute with rounded weights.
   std::vector<StateTensor> master_state() const;

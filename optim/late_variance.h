@@ -30,7 +30,7 @@ class LateVariance {
   // Values of `e` with v = 0 begin anew. Change v after this call only.
   Tensor exchange(const Bucket& bucket, const Tensor& v, const Tensor& e, Group& world, DenseWire wire,
                   const std::string& purpose);
-  // Whether v of a value of the bucket is 0; equal on all ranks.
+  // Whether v of a value of the bucket is 0; equal on all ranks. False if not `on`.
   bool any(const Bucket& bucket, const Tensor& v);
   void forget();  // v of all buckets has changed
 

@@ -24,11 +24,11 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Communicates for the bucket. By default: replaces the gradient by its mean, through the Exchange.
+  // Collective: communicates for the bucket. By default, replaces the gradient by its mean, through the Exchange.
   virtual void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step);
   // Whether exchange() or apply() throws, naming step and parameter, if a gradient is not finite.
   virtual bool refuses_not_finite() const { return false; }
-  // Updates bucket.param; the padding stays zero.
+  // Updates bucket.param; the padding stays zero. May overwrite bucket.grad.
   virtual void apply(Bucket& bucket, const StepInfo& step) = 0;
 
   // False after a step that leaves the replicas different (0/1 Adam's local steps).

@@ -23,7 +23,7 @@ inline Var add(const Var& a, const Var& b) {
   });
 }
 
-// Both inputs share one gradient tensor.
+// max(a + b, 0). Throws like add(). Both inputs share one gradient tensor.
 inline Var add_relu(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add_relu", "b");
   Tensor y(a.shape(), a.dtype(), a.device());

@@ -18,9 +18,9 @@ void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor&
 
 namespace ops {
 
-// Result [n, width] of the table's type: float32, bfloat16 or float64. Throws if an id is not a row of the table; the
-// message gives position and value. Backward writes the whole table gradient once, then the rows that were used. Row
-// `padding` gets no gradient.
+// Rows `ids`, int32 [n], of the table [rows, width]: [n, width] of the table's type, float32, bfloat16 or float64.
+// Throws if an id is not a row of the table; the message gives position and value. For ids on a GPU, the host waits.
+// Row `padding` gets no gradient.
 Var embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding = std::nullopt);
 
 }  // namespace ops

@@ -10,7 +10,7 @@ namespace godwit {
 // The experts of each token. Row slots[t, s] of the sorted rows belongs to token t and its s-th expert.
 struct ExpertRouting {
   Tensor experts;              // int32 [n, k], by falling probability; ties: lower expert first
-  Tensor slots;                // int32 [n, k]; both are on the CPU
+  Tensor slots;                // int32 [n, k]; on the CPU, like experts
   Tensor tokens;               // int32 [n · k] on the CPU: the token of each sorted row
   std::vector<int64_t> start;  // expert e has rows start[e] to start[e + 1]; tokens of an expert are in order
   int64_t count() const { return std::ssize(start) - 1; }                            // number of experts

@@ -47,9 +47,9 @@ void top_k_hits(Cuda, const Tensor& logits, const Tensor& labels, int k, const T
 
 namespace ops {
 
-// Mean of -Σ_c target_c · log softmax(logits)_c over the rows whose label is not `ignore`, as a scalar of the logits'
-// type (float32 or float64). 0 if there are no such rows. Throws if another label is outside [0, classes) or
-// label_smoothing is outside [0, 1].
+// Mean of -Σ_c target_c · log softmax(logits)_c over the rows of logits [n, classes] whose label is not `ignore`, as a
+// scalar of the logits' type (float32 or float64). labels: int32 [n]. 0 if no row counts. Throws if n is 0, if another
+// label is outside [0, classes), if label_smoothing is outside [0, 1], and for `ignore` in a captured step.
 Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_smoothing = 0,
                           std::optional<int32_t> ignore = std::nullopt);
 

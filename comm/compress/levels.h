@@ -18,7 +18,7 @@ void encode_levels(const float* x, int64_t n, float factor, int levels, const Bl
 void decode_levels(const uint32_t* words, int64_t n, float step, int levels, float* x);
 
 // A block's payload: its float32 scale, then its levels; level l means scale·l/levels. If the scale is so small that
-// levels/scale overflows (below 4e−37), the scale and all levels are sent as 0.
+// levels/scale overflows (for 127 levels: below 4e−37), the scale and all levels are sent as 0.
 void encode_scaled(const float* x, int64_t n, float scale, int levels, const BlockRng* rng, uint32_t* payload);
 void decode_scaled(const uint32_t* payload, int64_t n, int levels, float* x);  // the inverse: x[n] from a payload
 // Length of a payload for n values.

@@ -35,7 +35,7 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
 // and therefore results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is the
 // decoded message.
 // Each collective sends (ranks − 1) messages of the size of the longest segment, or of the whole bucket with
-// Reply::all_gather. Throws, naming step and parameter, if a gradient is not finite.
+// Reply::all_gather. Throws, naming step and parameter or bucket, if a gradient is not finite.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 

@@ -32,8 +32,8 @@ class ErrorFeedbackAllReduce {
   ErrorFeedbackAllReduce(const std::string& name, const ErrorFeedbackOptions& options, const Buckets& buckets,
                          const Communicator& comm);
 
-  // mean ← z̄ of z, bit-identical on all ranks. Both hold at least bucket.numel values and may be the same tensor;
-  // padding is unchanged. Throws, naming step and parameter, if a value of z or a scale is not finite.
+  // Collective: mean ← z̄ of z, bit-identical on all ranks. Both have at least bucket.numel values and may be one
+  // tensor; padding is unchanged. Throws, naming parameter or bucket, if a value of z or a scale is not finite.
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
   const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // δᵢ of the bucket

@@ -16,7 +16,8 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
   // Collective. Replaces bucket.grad by its mean, bit-identical on all ranks. Under zero2 and zero3 only the rank's
-  // shard holds the mean; the rest is unspecified. `step` counts from 1.
+  // shard holds the mean; the rest is unspecified. Under hybrid, the bucket is the rank's shard, and the ranks of
+  // `comm` are those with the same shard. `step` counts from 1.
   virtual void mean(Bucket& bucket, Communicator& comm, int64_t step) = 0;
   virtual std::vector<StateTensor> state() const { return {}; }  // for checkpoints
   // Numbers saved in checkpoints besides state().

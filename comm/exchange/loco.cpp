@@ -75,7 +75,6 @@ class Loco : public Exchange {
     if (is_last(bucket) && !reads_later(bucket.grad.device())) check_saturation(step);
   }
 
-  // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<double> counters() const override {
     std::vector<double> all{static_cast<double>(values_), static_cast<double>(saturated_), static_cast<double>(zero_)};
     for (const auto& [name, value] : units()) all.push_back(value);
@@ -95,6 +94,7 @@ class Loco : public Exchange {
             name == std::string("scale") ? " (0: auto)" : "", "; resume with the exchange options of the saved run");
     }
   }
+  // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
     for (const BucketState& state : states_) {

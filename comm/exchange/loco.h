@@ -19,8 +19,8 @@ struct LocoOptions {
   double error_gain_new = 0.2;                 // beta: weight of the new error; the old error has 1 - beta
   int64_t reset_every = 512;                   // T_c: number of steps after which the error is reset; 0: never
   double clip_element = 0;                     // limit of |g| per value; 0: no limit
-  // With a fixed scale and more than one bit: limit for the fraction of saturated codes among all nonzero codes this
-  // worker has sent since the start. Checked after each step; mean() throws above it.
+  // With a fixed scale and more than one bit: limit for the fraction of saturated codes among all nonzero codes that
+  // this worker has sent in the run. A step after which the fraction is larger fails.
   double saturation_limit = 0.5;
 
   void describe(OptionList& list);

@@ -74,11 +74,11 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   bool reshard_after_forward = true;
 
   int64_t block_size() const;  // values per scale, also of 8-bit parameters; 1024 if the exchange has no such option
-  // Block size of which shards must be multiples within each parameter. 0: shards of whole parameters. nullopt: shards
-  // of any values.
+  // Shards must consist of whole blocks of this many values of a parameter. 0: of whole parameters. nullopt: of any
+  // values.
   std::optional<int64_t> shard_unit() const;
-  // Whether an optimizer that communicates itself reads the option `name`, such as "exchange.sharding": true for the
-  // options of sharding if it is hybrid, or auto, which may become hybrid.
+  // Whether an optimizer that communicates itself reads the option `name`, such as "exchange.sharding". True for the
+  // options of sharding if the sharding is hybrid, or auto, which may become hybrid.
   bool hybrid_reads(const std::string& name) const;
   // Throws if a value is out of range, or if the exchange does not support the sharding.
   void check_values() const;

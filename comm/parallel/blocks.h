@@ -7,11 +7,11 @@
 namespace godwit {
 
 // Cuts every parameter into blocks of `block_size` values; a parameter's last block may be shorter. 0: one block per
-// parameter. Blocks therefore do not depend on buckets, segments or the number of ranks. A bucket's segments consist of
-// whole blocks and are as even as the blocks allow; some may be empty. Padding belongs to no block.
+// parameter. These blocks do not depend on buckets, segments or the number of ranks. Padding belongs to no block.
 class BlockLayout {
  public:
-  // `segments` even segments of whole blocks; throws if block_size < 0 or segments < 1.
+  // `segments` segments of whole blocks, as even as the blocks allow; some may be empty. Throws if block_size < 0 or
+  // segments < 1.
   BlockLayout(const Bucket& bucket, int64_t block_size, int segments);
   // Uses the given segments, which must be consecutive and cover the bucket. They may cut blocks.
   BlockLayout(const Bucket& bucket, int64_t block_size, const std::vector<Segment>& segments);

@@ -48,7 +48,7 @@ struct Bucket {
 struct BucketOptions {
   int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
   int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
-  int64_t alignment = 32;         // padded sizes are multiples of this many elements: 32·workers·nodes
+  int64_t alignment = 32;         // padded sizes are multiples of this many elements; DataParallel: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
   // Called with each bucket before its Vars become views of param, so that the caller can copy values (Var::read()).
   // param then has no memory (Tensor::detached()). Null: param has memory and all values.
@@ -62,8 +62,8 @@ std::vector<int> bucket_of_parameters(const std::vector<int64_t>& bytes, const B
 // rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {
  public:
-  // Throws if there are no parameters, if two have the same name, if one is undefined or requires no gradient, or if
-  // the parameters are not all float32 or all float64.
+  // Throws if there are no parameters, if two have the same name, if one is undefined or requires no gradient, if the
+  // parameters are not all float32 or all float64, or if a size in `options` is not positive.
   Buckets(const std::vector<Parameter>& parameters, const BucketOptions& options);
   explicit Buckets(std::vector<Bucket> buckets);  // takes complete buckets; rebinds no Var
   Buckets(Buckets&&) = default;
@@ -80,7 +80,7 @@ class Buckets {
   auto end() const { return buckets_.end(); }      // end of the buckets
 
   bool on_demand_gradients() const { return released_ != nullptr; }  // whether gradients are allocated on demand
-  // Allocates the bucket's gradient if it has none; the first gradient contribution does so implicitly. The values are
+  // Allocates the bucket's gradient if it has none, as the first gradient contribution does. The values are
   // unspecified, the padding is zero. Call on the thread that runs backward.
   void acquire_gradient(Bucket& bucket);
   // Releases the gradient after its last use; no effect without on_demand_gradients. Thread-safe for different buckets.

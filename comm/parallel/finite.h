@@ -13,8 +13,8 @@ namespace godwit {
 // bucket.
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket, const NotFinite& bad);
 
-// Looks for a non-finite value in bucket.grad, which must still be the step's gradient. Throws the error above if there
-// is one, otherwise the error of fail_kept_not_finite().
+// Looks for a non-finite value in bucket.grad, which must still be the step's gradient; on a GPU the host waits. Throws
+// the error above if there is such a value, otherwise the error of fail_kept_not_finite().
 [[noreturn]] void fail_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
 // Throws an Error that names the bucket: the gradient, or its sum with the error feedback, is not finite.
 [[noreturn]] void fail_kept_not_finite(const std::string& who, int64_t step, const Bucket& bucket);
@@ -24,7 +24,7 @@ namespace godwit {
 int64_t first_not_finite(const Tensor& x, int64_t n);
 // Calls found() with the first non-finite value in x[0, n), if there is one; on a GPU by read_on_host().
 void find_not_finite(const Tensor& x, int64_t n, std::function<void(const NotFinite&)> found);
-// [1] int64 on x's device: not_finite_key() of the first non-finite value in x[0, n).
+// [1] int64 on x's device: not_finite_key() of the first non-finite value in x[0, n); 0 if all are finite.
 Tensor first_not_finite_key(Cpu, const Tensor& x, int64_t n);
 Tensor first_not_finite_key(Cuda, const Tensor& x, int64_t n);
 

@@ -17,15 +17,15 @@ struct GatherOptions {
   ParameterWire wire = ParameterWire::f32;  // type on the network
   int64_t block_size = 1024;                // values per scale with int8
   bool reshard_after_forward = true;        // false: values stay from the forward to the backward pass
-  // Called in each gather of a step; on a GPU, the checks of the gather are added to the result. Null: the host waits
-  // for these checks.
+  // Called in each gather of a step, on the communication thread; on a GPU, the checks of the gather are added to the
+  // result. Null: the host waits for these checks.
   std::function<HostReads&()> checks = {};
 };
 
 // Gathers the values of a bucket when an operation reads one of its parameters. Releases them when an operation reads
 // parameters of another bucket. During a step, the communication stream prefetches the next bucket. At most two buckets
-// have memory, or as many as one operation reads. In the backward pass the scheduler calls release() with a bucket
-// whose gradient is complete.
+// have memory, or as many as one operation reads. Without reshard_after_forward, values stay until release(), which
+// Scheduler::on_complete() must call.
 // Every gather is collective: in a step, all ranks of the group must read the same parameters in the same order; in
 // read(), ranks may read different parameters. Prefetching follows the order of the last step. In the first step, it
 // goes from the last bucket to the first and back.
@@ -35,7 +35,8 @@ struct GatherOptions {
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory (BucketOptions::take_parameters). own: own_bucket() of
-  // each. The references must outlive this object; the scheduler is not used before the first call.
+  // each. `buckets` must outlive this object. The scheduler may be constructed later, and must be destroyed before this
+  // object, which its tasks use.
   ParameterShards(Buckets& buckets, std::vector<Bucket> own, std::shared_ptr<Group> group, Scheduler& scheduler,
                   const GatherOptions& options);
   ~ParameterShards();
@@ -43,7 +44,8 @@ class ParameterShards {
   ParameterShards& operator=(const ParameterShards&) = delete;
 
   // This rank's shard of a bucket as a bucket: begin, numel, slots and param describe the owned values, which are read
-  // from the Vars. param has the size of the longest shard, a multiple of `alignment`; grad is undefined.
+  // from the Vars. param has padded / ranks values if has_regular_shards(), otherwise the length of the longest shard
+  // rounded up to a multiple of `alignment`. grad is undefined.
   static Bucket own_bucket(const Bucket& bucket, int64_t alignment);
 
   Buckets& own() { return own_; }  // the shards, for optimizers and averages
@@ -58,7 +60,8 @@ class ParameterShards {
   // all shards. With `store`, f may change the values, equally on all ranks, and each rank keeps its shard.
   void for_each(const std::function<void(Bucket&)>& f, bool store);
   // Collective, outside of steps: calls f while all buckets hold the values of all shards. `rounded`: as operations
-  // read them in steps, in the precision of the wire. Otherwise exact, and f may change the values as in for_each().
+  // read them in steps, in the precision of the wire. Otherwise the values are exact, and f may change them as in
+  // for_each() with `store`; if f throws, the changes are lost.
   void with_all(bool rounded, const std::function<void()>& f);
   // Collective, outside of steps: calls f, which may read different parameters on each rank, in any number and order. A
   // bucket is gathered when an operation reads it, and released when an operation reads another bucket. A rank whose f

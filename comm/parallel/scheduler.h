@@ -14,7 +14,8 @@ namespace godwit {
 // Gradient hooks count the missing gradients of each bucket. Complete buckets go to `work` in layout order, on the
 // communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters;
 // nothing in the backward pass reads a parameter whose gradient is complete. Outside of a step the hooks do nothing.
-// - On-demand gradients are released by `work`. The backward pass waits while more than two buckets are in flight.
+// - With on-demand gradients, which the caller releases, the backward pass waits while more than two buckets are in
+//   flight.
 // - Replays of a captured backward pass launch the buckets as the captured pass did.
 // - A step of k micro-batches sums their gradients in the buckets and launches these during the last backward pass.
 //

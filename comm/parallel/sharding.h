@@ -42,11 +42,11 @@ std::vector<Segment> even_shards(const Bucket& bucket, int ranks);  // [ranks], 
 Tensor shards_as_parts(const Bucket& bucket, const Tensor& x);
 // Collective: writes the mean of bucket.grad over all ranks to each rank's own shard. Other elements are unchanged.
 void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase);
-// Collective: writes the mean of bucket.grad over all ranks of `group` in this rank's shard to own [≥ values of the
-// shard].
+// Collective: own ← this rank's shard of the mean of bucket.grad over the ranks of `group`. own has at least the values
+// of the shard.
 void mean_to_owner(const Bucket& bucket, const Tensor& own, Group& group, std::string_view phase);
-// Collective: every rank receives all shards as x [padded]. own [≥ longest shard]: this rank's shard, followed by
-// zeros. Messages have the size of the longest shard.
+// Collective: every rank receives all shards as x [padded]. own: this rank's shard, followed by zeros. Messages have
+// padded / ranks values with regular shards, otherwise the longest shard; own has at least as many values.
 void all_gather_shards(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group, std::string_view phase);
 // Like above, with this rank's shard in x.
 void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std::string_view phase);
@@ -62,10 +62,11 @@ class ShardedParameters {
 
   void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers
-  // Collective: writes all shards, rounded by the wire, to x [padded]. own: as in all_gather_shards(), not rounded.
+  // Collective: writes all shards, rounded by the wire, to x [padded]. own: as in all_gather_shards(), not rounded;
+  // with bf16 and int8, only the values of the shard are read.
   void gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const;
   // Collective: calls f while the buckets hold all master weights on all ranks. f may modify them, identically on all
-  // ranks.
+  // ranks. With float32, the parameters are the master weights.
   void with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const;
   std::vector<StateTensor> state() const { return masters_; }  // "master"; empty for float32
 

@@ -16,7 +16,7 @@ struct LocalOptions {
 
 // Runs body(communicator) on one thread per rank, each with its own context on its device, and returns when all have
 // finished. A rank that throws aborts its groups, so that the others stop too. The first failure is rethrown; with
-// several ranks its text begins with "rank r: ".
+// several ranks, the text of an Error, but not of a derived class, begins with "rank r: ".
 void run_local(const Topology& topology, const std::function<void(Communicator&)>& body,
                const LocalOptions& options = {});
 

@@ -17,7 +17,7 @@ struct MpiOptions {
   Placement placement = {};  // of the ranks on each host
 };
 
-// Thrown on a rank without an error if another rank has failed and reports the cause.
+// Thrown by run_mpi() after a failure, on the ranks that do not report the cause.
 class PeerFailed : public Error {
  public:
   using Error::Error;  // message and source location
@@ -28,8 +28,9 @@ bool mpi_built();  // whether this build has MPI
 
 // Runs body(communicator) as this process's rank. `given` is as for fit_topology(); {0, 0}: one node per host. Returns
 // when the body has finished on all ranks. If it fails on some, every rank leaves its collectives; one rank throws an
-// Error with all error texts (prefixed "rank r: "), the others throw PeerFailed. All processes must then exit: the
-// first to do so kills the rest (MPI_Abort). Sums match run_local() bit for bit, except through NCCL.
+// Error with all different error texts (prefixed "rank r: " or "rank r on HOST: "), the others throw PeerFailed. If a
+// process has ended, one rank prints the error and all throw PeerFailed. All processes must then exit: the first to do
+// so kills the rest (MPI_Abort). Sums match run_local() bit for bit, except through NCCL.
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options = {});
 
 }  // namespace godwit

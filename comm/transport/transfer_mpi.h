@@ -40,8 +40,8 @@ struct MpiMembers {
   int rank = 0;                  // within the group
   std::vector<int> world_ranks;  // of the members
   std::shared_ptr<MpiWorld> world;
-  int64_t piece = kPiece;  // bytes of a message at most; more than a description with kFew bytes has
-  int64_t row = kPiece;    // bytes to a member in a row at most; a multiple of `piece`
+  int64_t piece = kPiece;  // most bytes of a message; above those of a description with kFew bytes
+  int64_t row = kPiece;    // most bytes of a row to one member; a multiple of `piece`
 
   // With its header, kPiece fits the eager limit of Open MPI over TCP, 64 KiB. A longer message waits for a reply of
   // the receiver, and the reply waits behind the data that the receiver sends on that connection. Within a host larger

@@ -12,7 +12,7 @@ struct AttentionOptions {
   // Dropout of the probabilities. Probability (b, h, i, j) uses word ((b·heads + h)·queries + i)·keys + j of the key.
   double dropout = 0;
   DropoutKey key = {};  // key of the dropout's random numbers
-  // Query i attends keys 0 to i + keys - queries: the last query attends all keys. Takes no mask.
+  // Query i attends keys 0 to i + keys - queries: the last query attends all keys. Takes no mask; queries <= keys.
   bool causal = false;
 };
 

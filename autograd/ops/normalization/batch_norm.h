@@ -58,10 +58,10 @@ namespace ops {
 
 // x [.., c]; gamma, beta, running_mean and running_var [c] have the type of x, or float32 for bfloat16 x. A defined
 // residual has the shape and type of x. As in PyTorch, training normalizes by the biased variance and updates
-// running_var with the unbiased variance. Throws in training if there is only one value per channel. With
-// options.gather, ranks (whose batch sizes may differ) get the outputs and input gradients that one rank with all rows
-// would get for the sum of all losses. d_gamma and d_beta are sums over the rank's own rows, like all parameter
-// gradients; the exchange averages them.
+// running_var with the unbiased variance. Throws for other shapes or types, and in training if there is only one value
+// per channel. With options.gather, ranks (whose batch sizes may differ) get the outputs and input gradients that one
+// rank with all rows would get for the sum of all losses. d_gamma and d_beta are sums over the rank's own rows, as are
+// all parameter gradients; the exchange averages them.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
                const BatchNormOptions& options = {}, const Var& residual = Var());
 

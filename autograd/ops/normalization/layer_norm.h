@@ -20,7 +20,8 @@ void layer_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tenso
 
 namespace ops {
 
-// x [n, width]; gamma and beta [width] have the type of x, or float32 for bfloat16 x.
+// x [n, width]; gamma and beta [width] have the type of x, or float32 for bfloat16 x. Throws for other shapes or types,
+// if gamma and beta are one variable, and if eps is negative or not finite.
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps);
 
 // layer_norm(x + residual) in one pass over memory. The sum, rounded to x's type, is kept for backward.

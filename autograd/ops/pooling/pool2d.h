@@ -29,7 +29,7 @@ void avg_pool2d_backward(Cuda, const Tensor& dy, const Pool2dOptions& options, c
 
 namespace ops {
 
-// Kernels of at most 16: the position of the maximum is stored in one byte.
+// Max pooling. Throws like pool2d_shape(), and for kernels above 16: the position of a maximum is stored in one byte.
 inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   const Shape shape = pool2d_shape(x.value(), options, "max_pool2d");
   check(options.kernel <= 16, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");
