@@ -20,10 +20,11 @@ struct Node {
   Tensor grad;
   bool has_grad = false;
   std::vector<std::shared_ptr<Node>> inputs;
-  std::function<void(const Tensor&)> backward;  // empty for leaves and for results of recompute()
-  std::function<Var()> again;                   // recompute() only: the function
-  std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
+  std::function<void(const Tensor&)> backward;                     // empty for leaves and for results of recompute()
+  std::function<Var()> again;                                      // recompute() only: the function
+  std::function<void()> hook;                                      // leaves only
+  std::function<Tensor()> allocate_grad;                           // leaves only: allocates grad
+  std::weak_ptr<Tensor> early = {};                                // leaves only: the EarlyGradient that holds grad
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward && !again; }
   bool walked = false;  // true for an op's node after its backward has run
@@ -53,6 +54,12 @@ void ensure_grad_memory(Node& node) {
   if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
 
+// Before grad is written: moves the values of an EarlyGradient out of it.
+void free_grad_memory(Node& node) {
+  if (const auto early = node.early.lock()) *early = early->clone();
+  node.early.reset();
+}
+
 // to += g
 void add_to(const Tensor& to, const Tensor& g) {
   on_device(to, [&](auto device) { accumulate(device, g, to); });
@@ -74,6 +81,7 @@ struct Var::Impl {
 
 Tensor Gradient::target() const {
   ensure_grad_memory(*node_);
+  free_grad_memory(*node_);
   if (node_->leaf() && !node_->has_grad && node_->grad.defined()) return node_->grad;
   return Tensor(node_->shape, node_->dtype, node_->device);
 }
@@ -83,6 +91,7 @@ void Gradient::add(const Tensor& g) const {
   check(g.shape() == node.shape && g.dtype() == node.dtype, "backward: a gradient is ", g.dtype(), " ", g.shape(),
         ", expected ", node.dtype, " ", node.shape, " as its value is");
   ensure_grad_memory(node);
+  free_grad_memory(node);
   if (node.leaf() && node.grad.defined()) {
     if (!node.has_grad) node.grad.copy_from(g);
     else add_to(node.grad, g);
@@ -105,6 +114,7 @@ Tensor Gradient::accumulator() const {
 
 Tensor Gradient::sum() const {
   Node& node = *node_;
+  free_grad_memory(node);
   if (!node.has_grad) {
     node.grad = target();
     node.grad.zero();
@@ -113,6 +123,20 @@ Tensor Gradient::sum() const {
   }
   node.has_grad = true;
   return node.grad;
+}
+
+EarlyGradient::EarlyGradient(const Gradient& gradient) : gradient_(gradient) {
+  if (!gradient) return;
+  Node& node = *gradient.node_;
+  const bool bound = node.leaf() && !node.has_grad && node.grad.defined() && node.early.expired();
+  memory_ = std::make_shared<Tensor>(bound ? node.grad : Tensor(node.shape, node.dtype, node.device));
+  if (bound) node.early = memory_;
+}
+
+void EarlyGradient::add() const {
+  Node& node = *gradient_.node_;
+  if (node.early.lock() == memory_) node.early.reset();
+  gradient_.add(*memory_);
 }
 
 Var::Var(Tensor value, bool requires_grad) : impl_(std::make_shared<Impl>()) {
@@ -179,6 +203,7 @@ void Var::rebind(Tensor value, Tensor grad) const {
   if (value.attached()) read(value.view(Shape{value.numel()}), 0);
   impl_->fill = nullptr;
   impl_->value = std::move(value);
+  impl_->node->early.reset();
   impl_->node->grad = std::move(grad);
   impl_->node->has_grad = false;
 }
@@ -190,7 +215,9 @@ void Var::set_grad_allocator(std::function<Tensor()> memory) const {
 
 void Var::release_grad() const {
   clear_grad();
-  if (requires_grad()) impl_->node->grad = Tensor();
+  if (!requires_grad()) return;
+  impl_->node->early.reset();
+  impl_->node->grad = Tensor();
 }
 
 void Var::on_grad(std::function<void()> hook) const {
@@ -310,7 +337,8 @@ void backward(const Var& loss, double seed) {
     if (node->has_grad) {
       const Tensor dy = std::exchange(node->grad, Tensor());
       if (again) {
-        expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
+        expand(
+            *node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
       } else {
         for (const auto& input : node->inputs)
           if (input->provide) (*input->provide)();

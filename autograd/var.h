@@ -36,7 +36,26 @@ class Gradient {
   Tensor sum() const;
 
  private:
+  friend class EarlyGradient;
   std::shared_ptr<detail::Node> node_;
+};
+
+// Memory for a gradient that an op computes in its forward pass. Null if the Var does not require a gradient.
+//   const EarlyGradient dw(w.gradient());
+//   if (dw) compute(dw.memory());                     // in the forward pass
+//   … if (dw) dw.add(); …                             // in backward
+class EarlyGradient {
+ public:
+  // Takes a leaf's bound memory before its first contribution, unless another EarlyGradient holds it; otherwise new
+  // memory. If another contribution arrives before add(), the values move to new memory.
+  explicit EarlyGradient(const Gradient& gradient);
+  explicit operator bool() const { return memory_ != nullptr; }
+  const Tensor& memory() const { return *memory_; }
+  void add() const;  // adds the values of memory() as a contribution
+
+ private:
+  Gradient gradient_;
+  std::shared_ptr<Tensor> memory_;
 };
 
 // A variable; copies share value and gradient. The value may be rebound (to a view of a flat bucket) before use.

@@ -121,6 +121,7 @@ class PendingCheckpoint::Writer {
       write_files();
       own_written_ = true;
       if (rank_ == 0 && all_written()) write_manifest();
+      else if (rank_ == 0) problem_ = "another rank has not written its files";
     } catch (const std::exception& error) {
       problem_ = error.what();
       if (problem_.empty()) problem_ = "unknown error";

@@ -35,14 +35,15 @@ std::string SpikeGuard::observe(double loss, double gradient_norm) {
     for (int64_t i = 0; i < count; ++i) mean += before[i] / static_cast<double>(count);
     for (int64_t i = 0; i < count; ++i) square += (before[i] - mean) * (before[i] - mean);
     const double deviation = std::max(std::sqrt(square / static_cast<double>(count - 1)), 0.01 * std::abs(mean));
-    const double above = (values[which] - mean) / deviation;
-    if (above <= z_) continue;
+    const double above = values[which] - mean;
+    if (above <= z_ * deviation) continue;  // false for NaN
     std::ostringstream text;
     text << (which == 0 ? "the loss" : "the gradient norm") << " is " << std::setprecision(4) << values[which] << ", "
-         << std::setprecision(3) << above << " standard deviations above the mean " << std::setprecision(4) << mean
+         << std::setprecision(3) << above / deviation << " standard deviations above the mean " << std::setprecision(4) << mean
          << " of the last " << count << " steps";
     return text.str();
   }
+  if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) return "";  // a mean would not be finite
   for (int which = 0; which < 2; ++which) values_.data<double>()[which * window_ + seen % window_] = values[which];
   ++seen;
   return "";

@@ -92,8 +92,11 @@ void check_layers(const Var& x, const std::vector<LinearParameters>& layers) {
     check(bias.defined() == first_bias.defined(), "joined_linear: all layers must have a bias, or none");
     check(w.requires_grad() == first_w.requires_grad() && bias.requires_grad() == first_bias.requires_grad(),
           "joined_linear: all weights must require a gradient, or none, and all biases");
-    for (const LinearParameters& other : layers)
-      check(&other.weight == &w || !(other.weight == w), "joined_linear: a weight ", w.shape(), " occurs twice");
+    for (const LinearParameters& other : layers) {
+      if (&other.weight == &w) continue;
+      check(!(other.weight == w), "joined_linear: a weight ", w.shape(), " occurs twice");
+      check(!bias.defined() || !(other.bias == bias), "joined_linear: a bias ", bias.shape(), " occurs twice");
+    }
   }
 }
 

@@ -36,7 +36,7 @@ Var linear(const Var& x, const Var& w, const Var& bias = Var());
 
 // The results of several linear layers with the same input, as adjacent columns in the order of the layers:
 // [n, Σ out_i]. On a GPU, each pass takes one matrix product if the layers' parameters have a constant positive stride
-// in memory. Throws for other shapes or types, for a weight that occurs twice, and if only some layers
+// in memory. Throws for other shapes or types, for a weight or bias that occurs twice, and if only some layers
 // have a bias, or only some weights or biases require a gradient.
 Var joined_linear(const Var& x, const std::vector<LinearParameters>& layers);
 

@@ -8,23 +8,28 @@
 #include "autograd/ops/linear.h"
 #include "autograd/ops/packed_product.h"
 #include "autograd/ops/softmax_cross_entropy.h"
+#include "engine/gemm.h"
 #include "engine/graph.h"
+#include "engine/parallel.h"
 
 namespace godwit {
 namespace {
 
 constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // up to kFewLogits logits are kept
 constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // sizes of parts are multiples of these
+// With at least kManyRows rows, the forward pass computes the gradients of its kRowParts parts: each part reads and
+// writes the gradient of w, which takes less time than the second computation of its logits.
+constexpr int64_t kManyRows = 2048, kRowParts = 10;
 constexpr int64_t kStrideUnit = 8;  // of rows of logits on a GPU, whose libraries are slow for rows at odd addresses
 
 // Rows or classes of a part: a multiple of `unit`.
-int64_t part_of(int64_t n, int64_t unit) { return ((n + kParts - 1) / kParts + unit - 1) / unit * unit; }
+int64_t part_of(int64_t n, int64_t unit, int64_t parts) { return ((n + parts - 1) / parts + unit - 1) / unit * unit; }
 
 // Calls f(first, count) for the parts of n rows or classes. Products with a multiple of `unit` are faster, so the last
 // n mod `unit` are a separate part.
 template <class F>
-void for_parts(int64_t n, int64_t unit, const F& f) {
-  const int64_t whole = n / unit * unit, size = part_of(n, unit);
+void for_parts(int64_t n, int64_t unit, int64_t parts, const F& f) {
+  const int64_t whole = n / unit * unit, size = part_of(n, unit, parts);
   for (int64_t first = 0; first < whole; first += size) f(first, std::min(size, whole - first));
   if (whole < n) f(whole, n - whole);
 }
@@ -59,7 +64,7 @@ struct Saved {
 void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, const Gradient& dw) {
   const Tensor gw = dw ? dw.target() : Tensor();
   const Tensor gx = dx ? Tensor(s.x.shape(), s.w.dtype(), s.x.device()) : Tensor();  // sums of the parts
-  for_parts(s.w.dim(0), kClassUnit, [&](int64_t first, int64_t count) {
+  for_parts(s.w.dim(0), kClassUnit, kParts, [&](int64_t first, int64_t count) {
     const Tensor w = kernel_weights(s.w.rows(first, count), s.x.dtype());
     const Tensor logits = logits_of(s.x, s.w.rows(first, count), {w, true, s.x.dim(0), s.x.dtype()}, count);
     on_device(s.x, [&](auto device) {
@@ -72,6 +77,45 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
   if (dw) dw.add(gw);
   if (dx) dx.add(in_type(gx, s.x.dtype()));
 }
+
+// Whether the forward pass computes the gradients. gemm() adds to float32 and float64, but not to bfloat16.
+bool computes_early(const Var& x, const Var& w) {
+  return !x.device().is_cuda() && x.dtype() == w.dtype() && x.dim(0) >= kManyRows && wants_grad({x, w});
+}
+
+// The gradients of the loss, computed in its forward pass.
+struct EarlyGradients {
+  EarlyGradient x, w;
+
+  // For the rows of a part: computes their gradient of x and adds to that of w. d_logits: gradient of their logits.
+  void add_part(const Tensor& x_part, const Tensor& w_value, const Tensor& d_logits, int64_t first) const {
+    dispatch_real(d_logits.dtype(), "linear_cross_entropy", [&]<class T>() {
+      const int64_t n = d_logits.dim(0), classes = d_logits.dim(1), width = x_part.dim(1);
+      const T* d = d_logits.data<T>();
+      if (w)
+        gemm(Cpu{}, true, false, classes, width, n, T{1}, d, classes, x_part.data<T>(), width, T(first != 0),
+             w.memory().data<T>(), width);
+      if (x)
+        gemm(Cpu{}, false, false, n, width, classes, T{1}, d, classes, w_value.data<T>(), width, T{0},
+             x.memory().rows(first, n).data<T>(), width);
+    });
+  }
+  // In backward: adds the gradients, multiplied by dy.
+  void add(const Tensor& dy) const {
+    for (const EarlyGradient* gradient : {&w, &x}) {
+      if (!*gradient) continue;
+      dispatch_real(dy.dtype(), "linear_cross_entropy", [&]<class T>() {
+        T* values = gradient->memory().data<T>();
+        const T factor = *dy.data<T>();
+        if (factor == 1) return;
+        parallel_for(gradient->memory().numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) values[i] *= factor;
+        });
+      });
+      gradient->add();
+    }
+  }
+};
 
 }  // namespace
 
@@ -93,16 +137,26 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
   const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
-  const PackedProduct product(saved.w, true, part_of(n, kRowUnit), x.dtype());
+  const bool early = computes_early(x, w);
+  const EarlyGradients gradients{EarlyGradient(early ? x.gradient() : Gradient()),
+                                 EarlyGradient(early ? w.gradient() : Gradient())};
+  const Tensor one({}, w.dtype(), kCpu);  // the gradient of the loss
+  one.fill(1);
+  const int64_t parts = early ? kRowParts : kParts;
+  const PackedProduct product(saved.w, true, part_of(n, kRowUnit, parts), x.dtype());
   const int64_t unit = x.device().is_cuda() ? kStrideUnit : 1, stride = (classes + unit - 1) / unit * unit;
-  for_parts(n, kRowUnit, [&](int64_t first, int64_t count) {
+  for_parts(n, kRowUnit, parts, [&](int64_t first, int64_t count) {
     const Tensor logits = logits_of(saved.x.rows(first, count), saved.w, product, stride);
+    const Tensor of_rows = saved.labels.rows(first, count), sums = saved.log_sums.rows(first, count);
     on_device(mean, [&](auto device) {
-      softmax_cross_entropy_forward(device, logits, saved.labels.rows(first, count), 0, ignore,
-                                    losses.rows(first, count), saved.log_sums.rows(first, count), classes);
+      softmax_cross_entropy_forward(device, logits, of_rows, 0, ignore, losses.rows(first, count), sums, classes);
     });
+    if (!early) return;
+    softmax_cross_entropy_backward(Cpu{}, logits, of_rows, 0, ignore, sums, one, share, logits);
+    gradients.add_part(saved.x.rows(first, count), saved.w, logits, first);
   });
   on_device(mean, [&](auto device) { mean_loss(device, losses, share, mean); });
+  if (early) return Var::result(mean, {x, w}, [gradients](const Tensor& dy) { gradients.add(dy); });
   return Var::result(mean, {x, w}, [saved, dx = x.gradient(), dw = w.gradient()](const Tensor& dy) {
     backward_in_parts(saved, dy, dx, dw);
   });

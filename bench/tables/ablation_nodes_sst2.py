@@ -8,7 +8,7 @@ Table(
     title="n nodes of m workers on SST-2, BERT-tiny from random weights, one epoch of 1,052 steps of 64 sentences.",
     program="train_bert",
     flags="--task classify --model bert_tiny --length 64 --epochs 1 --dtype bf16",
-    methods=birder_by_nodes(1e-3, 64, ((1, 16), (4, 4), (8, 2), (16, 1))),
+    methods=birder_by_nodes(1e-3, 64, ((1, 8), (4, 2), (8, 1), (16, 1))),
     metric="test_accuracy",
     better=max,
     factor=100,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/philox.h"
 #include "tests/support.h"
 
@@ -27,6 +29,13 @@ TEST(SpikeGuard, TheFirstStepsAndSmallChangesAreNormal) {
   for (int step = 0; step < 30; ++step) EXPECT_EQ(constant.observe(1, 1), "");
   EXPECT_EQ(constant.observe(1.02, 1), "") << "2 % above equal losses";
   EXPECT_NE(constant.observe(1.04, 1), "");
+  SpikeGuard zero(3, 20);
+  for (int step = 0; step < 30; ++step) EXPECT_EQ(zero.observe(0, 0), "") << "no deviation and no jump";
+  EXPECT_NE(zero.observe(1, 0), "");
+  SpikeGuard infinite(3, 20);
+  for (int step = 0; step < 30; ++step)
+    EXPECT_EQ(infinite.observe(step == 7 ? std::numeric_limits<double>::infinity() : 1, 1), "");
+  EXPECT_NE(infinite.observe(std::numeric_limits<double>::quiet_NaN(), 1), "");
   EXPECT_NE(error_of([] { SpikeGuard(0, 100); }).find("z is 0"), std::string::npos);
   EXPECT_NE(error_of([] { SpikeGuard(3, 19); }).find("at least 20"), std::string::npos);
 }

@@ -153,6 +153,8 @@ TEST(JoinedLinear, NamesInvalidArguments) {
   const Var bias(Tensor::zeros({4}), true), fixed(Tensor::zeros({4, 3}));
   EXPECT_THAT(error_of([&] { ops::joined_linear(x, {}); }), ::testing::HasSubstr("at least one layer"));
   EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w}, {v}, {w}}); }), ::testing::HasSubstr("occurs twice"));
+  EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w, bias}, {v, bias}}); }),
+              ::testing::HasSubstr("a bias [4] occurs twice"));
   EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w, bias}, {v}}); }), ::testing::HasSubstr("a bias, or none"));
   EXPECT_THAT(error_of([&] { ops::joined_linear(x, {{w}, {fixed}}); }), ::testing::HasSubstr("require a gradient"));
 }
