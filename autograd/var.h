@@ -49,9 +49,9 @@ class EarlyGradient {
   // Takes a leaf's bound memory before its first contribution, unless another EarlyGradient holds it; otherwise new
   // memory. If another contribution arrives before add(), the values move to new memory.
   explicit EarlyGradient(const Gradient& gradient);
-  explicit operator bool() const { return memory_ != nullptr; }
-  const Tensor& memory() const { return *memory_; }
-  void add() const;  // adds the values of memory() as a contribution
+  explicit operator bool() const { return memory_ != nullptr; }  // false if the Var does not require a gradient
+  const Tensor& memory() const { return *memory_; }              // of the Var's shape, for writing the gradient
+  void add() const;                                              // adds the values of memory() as a contribution
 
  private:
   Gradient gradient_;
