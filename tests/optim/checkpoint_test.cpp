@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/safetensors.h"
 #include "optim/checkpoint_files.h"
@@ -427,12 +429,16 @@ TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   plan.after_step = [&](DataParallel& replica, Communicator& comm) {
     CheckpointExtras extras;
     if (comm.rank == 2) extras.tensors["same"] = Tensor::full({1}, 1), extras.own["same"] = Tensor::full({1}, 1);
+    const auto pending = begin_checkpoint(folder / "step", replica, comm, extras);
     try {
-      save_checkpoint(folder / "step", replica, comm, extras);
+      pending->finish(*comm.world);
     } catch (const CheckpointFailed& error) {
       EXPECT_NE(std::string(error.what()).find("rank 2: "), std::string::npos) << error.what();
       ++failed;
     }
+    // Rank 0 stops waiting for the file of rank 2 within milliseconds.
+    for (int i = 0; comm.rank == 0 && i < 50; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(2)))
+      ASSERT_FALSE(pending->complete());
   };
   train_by(plan);
   EXPECT_EQ(failed, 4);
