@@ -19,7 +19,7 @@ class OneBitAdam : public Optimizer {
  public:
   struct Options {
     double lr = 1e-3;
-    double weight_decay = 1e-4;
+    double weight_decay = 0.05;
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-8;

@@ -27,7 +27,7 @@ class ZeroOneAdam : public Optimizer {
   friend std::vector<std::string> choices_of(Intervals) { return {"doubling", "fixed", "learning_rate"}; }
   struct Options {
     double lr = 5e-4;
-    double weight_decay = 1e-4;
+    double weight_decay = 0.05;
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-16;             // added to v
