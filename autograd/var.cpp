@@ -20,11 +20,11 @@ struct Node {
   Tensor grad;
   bool has_grad = false;
   std::vector<std::shared_ptr<Node>> inputs;
-  std::function<void(const Tensor&)> backward;                     // empty for leaves and for results of recompute()
-  std::function<Var()> again;                                      // recompute() only: the function
-  std::function<void()> hook;                                      // leaves only
-  std::function<Tensor()> allocate_grad;                           // leaves only: allocates grad
-  std::weak_ptr<Tensor> early = {};                                // leaves only: the EarlyGradient that holds grad
+  std::function<void(const Tensor&)> backward;  // empty for leaves and for results of recompute()
+  std::function<Var()> again;                   // recompute() only: the function
+  std::function<void()> hook;                   // leaves only
+  std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
+  std::weak_ptr<Tensor> early = {};  // leaves only: memory() of the EarlyGradient that has taken the memory of grad
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward && !again; }
   bool walked = false;  // true for an op's node after its backward has run
@@ -191,8 +191,13 @@ void Var::clear_grad() const {
   if (requires_grad()) impl_->node->has_grad = false;
 }
 
+void Var::move_early_gradient() const {
+  if (requires_grad()) free_grad_memory(*impl_->node);
+}
+
 void Var::mark_grad_valid() const {
   check(requires_grad() && grad().defined(), "mark_grad_valid: this Var has no memory for a gradient");
+  move_early_gradient();
   impl_->node->has_grad = true;
 }
 
@@ -203,7 +208,7 @@ void Var::rebind(Tensor value, Tensor grad) const {
   if (value.attached()) read(value.view(Shape{value.numel()}), 0);
   impl_->fill = nullptr;
   impl_->value = std::move(value);
-  impl_->node->early.reset();
+  move_early_gradient();
   impl_->node->grad = std::move(grad);
   impl_->node->has_grad = false;
 }

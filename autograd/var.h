@@ -81,7 +81,11 @@ class Var {
   // For leaves only:
   const Tensor& grad() const;               // undefined until rebind() or the first contribution gives it memory
   bool has_grad() const;                    // a contribution has arrived since clear_grad()
-  void clear_grad() const;                  // the next contribution overwrites; the memory is kept
+  // The next contribution overwrites, or the next forward pass with an EarlyGradient; the memory is kept.
+  void clear_grad() const;
+  // Call before writing to the memory of grad() other than through a Gradient: moves the values of an EarlyGradient to
+  // other memory.
+  void move_early_gradient() const;
   // Treats the current contents of the gradient memory as valid.
   void mark_grad_valid() const;
   // Binds the Var to other memory of the same shape and copies the value, unless `value` is detached. An undefined grad

@@ -36,11 +36,12 @@ std::string SpikeGuard::observe(double loss, double gradient_norm) {
     for (int64_t i = 0; i < count; ++i) square += (before[i] - mean) * (before[i] - mean);
     const double deviation = std::max(std::sqrt(square / static_cast<double>(count - 1)), 0.01 * std::abs(mean));
     const double above = values[which] - mean;
-    if (above <= z_ * deviation) continue;  // false for NaN
+    const bool known = deviation > 0;  // false if all values are 0
+    if (std::isfinite(above) && (!known || above <= z_ * deviation)) continue;
     std::ostringstream text;
     text << (which == 0 ? "the loss" : "the gradient norm") << " is " << std::setprecision(4) << values[which] << ", "
-         << std::setprecision(3) << above / deviation << " standard deviations above the mean " << std::setprecision(4) << mean
-         << " of the last " << count << " steps";
+         << std::setprecision(3) << above / deviation << " standard deviations above the mean " << std::setprecision(4)
+         << mean << " of the last " << count << " steps";
     return text.str();
   }
   if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) return "";  // a mean would not be finite

@@ -26,8 +26,8 @@ class SpikeGuard {
 
   // Throws unless z > 0 and window ≥ kLeast.
   SpikeGuard(double z, int64_t window);
-  // Returns "" for a normal step, after recording its values; otherwise describes the spike: "the loss is 12.5, 8.1
-  // standard deviations above the mean 2.3 of the last 100 steps".
+  // Returns "" for a normal step, after recording its values if both are finite. Otherwise describes the spike: "the
+  // loss is 12.5, 8.1 standard deviations above the mean 2.3 of the last 100 steps".
   std::string observe(double loss, double gradient_norm);
   std::map<std::string, Tensor> state() const;  // for checkpoints, by name; shares memory with the guard
 

@@ -95,7 +95,7 @@ void check_layers(const Var& x, const std::vector<LinearParameters>& layers) {
     for (const LinearParameters& other : layers) {
       if (&other.weight == &w) continue;
       check(!(other.weight == w), "joined_linear: a weight ", w.shape(), " occurs twice");
-      check(!bias.defined() || !(other.bias == bias), "joined_linear: a bias ", bias.shape(), " occurs twice");
+      if (bias.defined()) check(!(other.bias == bias), "joined_linear: a bias ", bias.shape(), " occurs twice");
     }
   }
 }

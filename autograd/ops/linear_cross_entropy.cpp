@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kParts = 14, kFewLogits = 1 << 21;  // up to kFewLogits logits are kept
 constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // sizes of parts are multiples of these
-// With at least kManyRows rows, the forward pass computes the gradients of its kRowParts parts: each part reads and
-// writes the gradient of w, which takes less time than the second computation of its logits.
+// With at least kManyRows rows, the forward pass computes the gradients in kRowParts parts of the rows. Each part reads
+// and writes the gradient of w, which takes less time than a second computation of the logits.
 constexpr int64_t kManyRows = 2048, kRowParts = 10;
 constexpr int64_t kStrideUnit = 8;  // of rows of logits on a GPU, whose libraries are slow for rows at odd addresses
 
@@ -78,9 +78,10 @@ void backward_in_parts(const Saved& s, const Tensor& dy, const Gradient& dx, con
   if (dx) dx.add(in_type(gx, s.x.dtype()));
 }
 
-// Whether the forward pass computes the gradients. gemm() adds to float32 and float64, but not to bfloat16.
+// Whether the forward pass computes the gradients, if they are wanted. gemm() adds to float32 and float64, but not to
+// bfloat16.
 bool computes_early(const Var& x, const Var& w) {
-  return !x.device().is_cuda() && x.dtype() == w.dtype() && x.dim(0) >= kManyRows && wants_grad({x, w});
+  return !x.device().is_cuda() && x.dtype() == w.dtype() && x.dim(0) >= kManyRows;
 }
 
 // The gradients of the loss, computed in its forward pass.
@@ -137,12 +138,12 @@ Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, 
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
   const Saved saved{x.value(), w.value(), labels.to(x.device()), Tensor({n}, DType::f64, x.device()), ignore, share};
   const Tensor losses({n}, DType::f64, x.device()), mean({}, w.dtype(), x.device());
-  const bool early = computes_early(x, w);
+  const bool by_rows = computes_early(x, w), early = by_rows && wants_grad({x, w});
   const EarlyGradients gradients{EarlyGradient(early ? x.gradient() : Gradient()),
                                  EarlyGradient(early ? w.gradient() : Gradient())};
   const Tensor one({}, w.dtype(), kCpu);  // the gradient of the loss
   one.fill(1);
-  const int64_t parts = early ? kRowParts : kParts;
+  const int64_t parts = by_rows ? kRowParts : kParts;  // the loss has the same bits with and without gradients
   const PackedProduct product(saved.w, true, part_of(n, kRowUnit, parts), x.dtype());
   const int64_t unit = x.device().is_cuda() ? kStrideUnit : 1, stride = (classes + unit - 1) / unit * unit;
   for_parts(n, kRowUnit, parts, [&](int64_t first, int64_t count) {

@@ -171,6 +171,7 @@ void Scheduler::fill_unused() {
     for (size_t s = 0; s < bucket.slots.size(); ++s) {
       const Slot& slot = bucket.slots[s];
       if (slot.var.has_grad()) continue;  // complete, or a sum to which the last micro-batch added nothing
+      slot.var.move_early_gradient();
       bucket.grad.range(slot.offset, slot.numel).zero();
       unused_.push_back(slot.name);
     }

@@ -29,12 +29,14 @@ struct Tolerance {
 inline constexpr Tolerance kFloat64{1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-9, 1e-10};
 
 // float32: four times the largest distance from float64 among a dozen float32 runs of PyTorch whose initial weights
-// differ by one rounding, and eight times on a GPU, where sums also have other orders; at least 4e-6. In some runs a relu
-// flips, which has a much larger effect than the rounding.
+// differ by one rounding; at least 4e-6. Eight times on a GPU, where sums also have other orders, and for losses: ten
+// steps amplify the orders of other processors. In some runs a relu flips, which has a much larger effect than the
+// rounding.
 inline Tolerance float32_tolerance(const json& error) {
   const double factor = context().device.is_cuda() ? 8 : 4;
   auto from = [&](const char* key) { return std::max(factor * error[key].get<double>(), 4e-6); };
-  return {from("logits"),        from("eval_logits"),      from("losses"),        from("gradients_norm"),
+  const double losses = std::max(8 * error["losses"].get<double>(), 4e-6);
+  return {from("logits"),        from("eval_logits"),      losses,                from("gradients_norm"),
           from("gradients_dot"), from("gradients_sample"), from("running_sample")};
 }
 
