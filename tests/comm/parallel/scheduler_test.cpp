@@ -127,6 +127,21 @@ TEST(Scheduler, UnusedParametersGetAZeroGradient) {
   EXPECT_EQ(model.a.grad().item(0), 0);
 }
 
+// A forward pass has taken the gradient memory of a parameter that the next step does not use.
+TEST(Scheduler, AStepWithoutAParameterKeepsItsEarlyGradient) {
+  Model model;
+  Scheduler scheduler(model.buckets, [](Bucket&) {});
+  const EarlyGradient early(model.a.gradient());
+  early.memory().fill(3);
+  const Var later = Var::result(Tensor::full({1}, 0), {model.a}, [early](const Tensor&) { early.add(); });
+  for (const auto& [loss, gradient] : {std::pair(dot(model.b, 2), 0.0), {later, 3.0}}) {
+    scheduler.begin_step();
+    scheduler.backward(loss);
+    scheduler.finish_step();
+    EXPECT_EQ(model.a.grad().item(3), gradient);
+  }
+}
+
 TEST(Scheduler, TiedParameterCountsOnce) {
   Var w = leaf(4);
   Buckets buckets({{"in", w, true}, {"out", w, true}}, {.alignment = 4});
