@@ -342,8 +342,7 @@ void backward(const Var& loss, double seed) {
     if (node->has_grad) {
       const Tensor dy = std::exchange(node->grad, Tensor());
       if (again) {
-        expand(
-            *node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
+        expand(*node, dy, [&] { return with_gradients(again).impl_->node; }, uses);
       } else {
         for (const auto& input : node->inputs)
           if (input->provide) (*input->provide)();

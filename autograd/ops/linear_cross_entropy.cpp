@@ -88,7 +88,7 @@ bool computes_early(const Var& x, const Var& w) {
 struct EarlyGradients {
   EarlyGradient x, w;
 
-  // For the rows of a part: computes their gradient of x and adds to that of w. d_logits: gradient of their logits.
+  // Computes the gradient of x for the rows of a part, and adds their share to the gradient of w.
   void add_part(const Tensor& x_part, const Tensor& w_value, const Tensor& d_logits, int64_t first) const {
     dispatch_real(d_logits.dtype(), "linear_cross_entropy", [&]<class T>() {
       const int64_t n = d_logits.dim(0), classes = d_logits.dim(1), width = x_part.dim(1);

@@ -40,7 +40,7 @@ struct MpiMembers {
   int rank = 0;                  // within the group
   std::vector<int> world_ranks;  // of the members
   std::shared_ptr<MpiWorld> world;
-  int64_t piece = kPiece;  // most bytes of a message; above those of a description with kFew bytes
+  int64_t piece = kPiece;  // most bytes of a message; larger than a description with kFew bytes of data
   int64_t row = kPiece;    // most bytes of a row to one member; a multiple of `piece`
 
   // With its header, kPiece fits the eager limit of Open MPI over TCP, 64 KiB. A longer message waits for a reply of
