@@ -147,7 +147,7 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
   if (parameters_) scheduler_.on_complete([this](Bucket& bucket) { parameters_->release(bucket); });
   else if (options.exchange.sharding != Sharding::none)
     shards_ =
-        std::make_unique<ShardedParameters>(buckets_, options.exchange.parameter_wire, options.exchange.block_size());
+        std::make_unique<ParameterGather>(buckets_, options.exchange.parameter_wire, options.exchange.block_size());
 }
 
 void DataParallel::work(Bucket& bucket) {

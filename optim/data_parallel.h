@@ -168,7 +168,7 @@ class DataParallel {
   std::unique_ptr<NormClip> clip_;  // null: no limit
   std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty if not on a GPU, or if anything is sharded
   std::vector<Tensor> owned_gradients_;  // by bucket, from exchange to update; with clipping and on-demand gradients
-  std::unique_ptr<ShardedParameters> shards_;  // null: parameters are not sharded
+  std::unique_ptr<ParameterGather> shards_;  // null: parameters are not sharded
   StepInfo info_{0, 0};
   int64_t first_bad_ = 0;  // global offset of the first non-finite gradient in this step; numel: none
   double communicated_before_ = 0;  // comm_.seconds() at the beginning of the step

@@ -96,7 +96,7 @@ class ParameterShards {
   std::shared_ptr<Group> group_;
   Scheduler& scheduler_;
   GatherOptions options_;
-  ShardedParameters wire_;
+  ParameterGather wire_;
   std::vector<State> states_;
   std::vector<int64_t> order_, last_order_;  // buckets in the order of reads: in this step so far, in the last step
   int64_t current_ = -1, next_ = -1;         // bucket read last, bucket expected next; -1: none

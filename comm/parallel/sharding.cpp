@@ -102,7 +102,7 @@ void mean_to_owners(Bucket& bucket, Group& world, std::string_view phase) {
   mean_to_owner(bucket, bucket.grad.range(bucket.owned.begin, bucket.owned.numel()), world, phase);
 }
 
-ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters)
+ParameterGather::ParameterGather(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters)
     : wire_(wire), compressor_(int8_compressor()) {
   if (wire_ == ParameterWire::f32) return;
   for (Bucket& bucket : buckets) {
@@ -116,7 +116,7 @@ ShardedParameters::ShardedParameters(Buckets& buckets, ParameterWire wire, int64
   }
 }
 
-void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
+void ParameterGather::add_blocks(const Bucket& bucket, int64_t block_size) {
   const BlockLayout layout(bucket, block_size, bucket.shards);
   Blocks blocks;
   for (int pass = 0; pass < 2; ++pass)  // the first pass finds the longest message
@@ -135,11 +135,11 @@ void ShardedParameters::add_blocks(const Bucket& bucket, int64_t block_size) {
   blocks_.push_back(std::move(blocks));
 }
 
-const ShardedParameters::Blocks& ShardedParameters::blocks_of(const Bucket& bucket) const {
+const ParameterGather::Blocks& ParameterGather::blocks_of(const Bucket& bucket) const {
   return blocks_.at(static_cast<size_t>(bucket.index));
 }
 
-Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const {
+Tensor ParameterGather::encode(const Tensor& values, const BlockTable<CodedBlock>& blocks, int64_t words) const {
   const Tensor message = Tensor::zeros({words}, DType::u32);
   const Tensor faults = on_device(message, [&](auto device) {
     return encode_blocks(device, *compressor_, data_ptr<float>(device, values), Feedback::none, nullptr, blocks, {}, 0,
@@ -152,7 +152,7 @@ Tensor ShardedParameters::encode(const Tensor& values, const BlockTable<CodedBlo
   return message;
 }
 
-void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages, const Tensor& x) const {
+void ParameterGather::decode(const Bucket& bucket, const Tensor& messages, const Tensor& x) const {
   on_device(messages, [&](auto device) {
     mean_of_blocks(device, *compressor_, data_ptr<uint32_t>(device, messages), 0, 1, blocks_of(bucket).all, false,
                    data_ptr<float>(device, x));
@@ -160,7 +160,7 @@ void ShardedParameters::decode(const Bucket& bucket, const Tensor& messages, con
 }
 
 // Saves the master weights and rounds as the wire would, without communication, since all ranks have all values.
-void ShardedParameters::keep_and_round(Bucket& bucket) const {
+void ParameterGather::keep_and_round(Bucket& bucket) const {
   if (wire_ == ParameterWire::f32) return;
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
   if (wire_ == ParameterWire::bf16) return from_half(to_half(bucket.param, DType::bf16, "sharding"), bucket.param);
@@ -168,18 +168,18 @@ void ShardedParameters::keep_and_round(Bucket& bucket) const {
   decode(bucket, encode(bucket.param, blocks.all, std::ssize(bucket.shards) * blocks.words), bucket.param);
 }
 
-void ShardedParameters::before_update(Bucket& bucket) const {
+void ParameterGather::before_update(Bucket& bucket) const {
   if (wire_ == ParameterWire::f32) return;
   copy_values(master(bucket), 0, bucket.param, bucket.owned.begin, bucket.owned.numel());
 }
 
-void ShardedParameters::after_update(Bucket& bucket, Group& world) const {
+void ParameterGather::after_update(Bucket& bucket, Group& world) const {
   if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, bucket.param, world, kGather);
   copy_values(bucket.param, bucket.owned.begin, master(bucket), 0, bucket.owned.numel());
   gather(bucket, master(bucket), bucket.param, world);
 }
 
-void ShardedParameters::gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const {
+void ParameterGather::gather(const Bucket& bucket, const Tensor& own, const Tensor& x, Group& group) const {
   if (wire_ == ParameterWire::f32) return all_gather_shards(bucket, own, x, group, kGather);
   if (wire_ == ParameterWire::bf16) {
     const int64_t length = (longest_shard(bucket) + 1) / 2 * 2, count = bucket.owned.numel();  // whole 32-bit words
@@ -198,7 +198,7 @@ void ShardedParameters::gather(const Bucket& bucket, const Tensor& own, const Te
   decode(bucket, all, x);
 }
 
-void ShardedParameters::with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const {
+void ParameterGather::with_master_weights(Buckets& buckets, Group& world, const std::function<void()>& f) const {
   if (wire_ == ParameterWire::f32) return f();
   for (Bucket& bucket : buckets) {
     before_update(bucket);
@@ -216,7 +216,7 @@ void ShardedParameters::with_master_weights(Buckets& buckets, Group& world, cons
   round_all();
 }
 
-const Tensor& ShardedParameters::master(const Bucket& bucket) const {
+const Tensor& ParameterGather::master(const Bucket& bucket) const {
   return masters_.at(static_cast<size_t>(bucket.index)).values;
 }
 

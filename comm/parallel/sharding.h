@@ -53,12 +53,12 @@ void all_gather_shards(const Bucket& bucket, const Tensor& x, Group& world, std:
 
 // All-gathers updated shards in float32, bfloat16 or 8-bit blocks. Below float32, every rank, the owner included,
 // computes with the rounded values; the owner keeps full-precision master weights and updates these.
-class ShardedParameters {
+class ParameterGather {
  public:
   // The buckets hold identical initial values on all ranks; the constructor rounds them as the wire would. int8 has one
   // scale per block of `block_size` values of a parameter, so shards must consist of whole blocks.
   // keeps_masters = false: the caller keeps the master weights and calls gather() only; the buckets are not changed.
-  ShardedParameters(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters = true);
+  ParameterGather(Buckets& buckets, ParameterWire wire, int64_t block_size, bool keeps_masters = true);
 
   void before_update(Bucket& bucket) const;  // copies the master weights to this rank's shard
   void after_update(Bucket& bucket, Group& world) const;  // collective: saves the masters, all-gathers

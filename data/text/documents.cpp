@@ -60,6 +60,10 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
     std::error_code reason;
     const fs::file_status status = at->status(reason);
     const std::string name = at->path().filename().string();
+    if (name.starts_with('.')) {  // hidden, for example .ipynb_checkpoints
+      at.disable_recursion_pending();
+      continue;
+    }
     const bool expected = ends_with_one(name, endings);
     if (fs::is_directory(status)) {
       parents.resize(static_cast<size_t>(at.depth()) + 1);
@@ -68,7 +72,7 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
         at.disable_recursion_pending();
     } else if (fs::is_regular_file(status)) {
       if (expected && !is_merges(at->path())) files.push_back(at->path().string());
-    } else if (!name.starts_with('.')) {
+    } else {
       // A broken link without an extension may be to a folder.
       check(fs::exists(status) || !(expected || at->path().extension().empty()), at->path().string(),
             ": cannot be read (", reason.message(), "); repair or remove the link");

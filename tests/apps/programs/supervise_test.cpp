@@ -126,13 +126,16 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
 TEST_F(Supervise, FindsTheIntervalOfCheckpointsInAllOptions) {
   write_file(folder_ / "often.json", R"({"checkpoint": {"every": "10min"}})");
   for (const std::string interval : {"--set checkpoint.every=10", "--set=checkpoint.every=10", "--config often.json",
-                                     "--checkpoint-every=0 --set checkpoint.every=5min"}) {
+                                     "--checkpoint-every=0 --set checkpoint.every=5min",
+                                     "--checkpoint-every=0 --set checkpoint={\\\"every\\\":10}"}) {
     const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto " + interval);
     EXPECT_EQ(outcome.exit_code, 0) << interval << ": " << outcome.err;
   }
-  const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto --config gone.json");
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("--config gone.json: "), std::string::npos) << outcome.err;
+  for (const std::string wrong : {"--config gone.json", "--set checkpoint=often"}) {
+    const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto " + wrong);
+    EXPECT_EQ(outcome.exit_code, 2) << wrong;
+    EXPECT_NE(outcome.err.find(wrong + ": "), std::string::npos) << outcome.err;
+  }
 }
 
 // A signal to the supervisor: the run saves a checkpoint, ends, and is not started again.

@@ -55,7 +55,7 @@ Run run(const Plan& plan, const Placement& placement) {
     const std::optional<int64_t> block_size = config.shard_unit();
     if (config.sharding != Sharding::none) shard(buckets, comm, block_size);
     const auto exchange = make_exchange(config, buckets, comm, 42);
-    std::optional<ShardedParameters> sharded;
+    std::optional<ParameterGather> sharded;
     if (config.sharding != Sharding::none) sharded.emplace(buckets, config.parameter_wire, config.block_size());
     for (int64_t step = 1; step <= plan.steps; ++step)
       for (Bucket& bucket : buckets) {

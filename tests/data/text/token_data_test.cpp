@@ -96,6 +96,15 @@ TEST(Documents, FollowsLinks) {
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("plain", "linked"));
 }
 
+TEST(Documents, HiddenNamesAreIgnored) {
+  const TempFolder folder;
+  write(folder / "d/a.txt", bytes_of("text"));
+  for (const char* hidden : {"d/._a.txt", "d/.ipynb_checkpoints/a-checkpoint.txt", "d/b/.git/c.txt"})
+    write(folder / hidden, bytes_of("hidden"));
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text"));
+  EXPECT_THAT(documents_of(folder / "d/.ipynb_checkpoints"), ElementsAre("hidden")) << "a folder that is named is read";
+}
+
 TEST(Documents, NoFileIsLeftOutSilently) {
   const TempFolder folder;
   write(folder / "d/a.txt", bytes_of("text"));
