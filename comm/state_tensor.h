@@ -7,13 +7,17 @@
 
 namespace godwit {
 
-// State of the elements [begin, begin + values.numel()) of the parameter vector (global offsets, no padding). A u32
-// tensor is a bit mask: 32 elements per word, least significant bit first, unused bits 0.
+// State of the elements [begin, end()) of the parameter vector (global offsets, no padding). A u32 tensor is a bit mask:
+// 32 elements per word, least significant bit first, unused bits 0.
 struct StateTensor {
-  std::string name;  // "m", "b", "e", "server_e"
-  int64_t begin;     // global offset
-  Tensor values;     // the state, or its bit mask
-  bool replicated;   // bit-identical on all ranks
+  std::string name;   // "m", "b", "e", "server_e"
+  int64_t begin;      // global offset
+  Tensor values;      // the state, or its bit mask
+  bool replicated;    // bit-identical on all ranks
+  int64_t bits = -1;  // of a bit mask: number of elements
+
+  bool is_mask() const { return values.dtype() == DType::u32; }
+  int64_t end() const { return begin + (is_mask() ? bits : values.numel()); }
 };
 
 }  // namespace godwit

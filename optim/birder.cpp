@@ -256,7 +256,7 @@ std::vector<StateTensor> Birder::state() const {
     add("e", state, state.worker_range, state.e, false);
     add("server_e", state, state.server_range, state.server_e, all_gather_);
     if (state.active.defined() && state.numel > 0)
-      all.push_back({"active", state.bucket_begin, state.active.range(0, (state.numel + 31) / 32), true});
+      all.push_back({"active", state.bucket_begin, state.active.range(0, (state.numel + 31) / 32), true, state.numel});
   }
   return all;
 }

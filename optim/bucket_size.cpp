@@ -61,6 +61,12 @@ double time_of_bucket(int64_t matrices, Communicator& comm, const DataParallelOp
   own.updated = nullptr;
   own.refuse_step = nullptr;
   if (own.optimizer.has("frozen")) own.optimizer.set("frozen", "");  // names of the model's parameters
+  // Scratch gradients are larger than those of a model, and scratch parameters may have larger blocks.
+  if (own.exchange.has("saturation_limit")) own.exchange.set("saturation_limit", "1");
+  if (own.exchange.has("levels") && own.exchange.number("block_size") == 0) {
+    const auto levels = static_cast<int64_t>(own.exchange.number("levels"));
+    own.exchange.set("block_size", std::to_string(4 * levels * levels));
+  }
   DataParallel replica(parameters, comm, own);
   std::vector<double> seconds;
   for (uint32_t step = 0; step <= kSteps; ++step) {

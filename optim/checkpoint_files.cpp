@@ -46,7 +46,9 @@ std::string model_file(int i, int files) {
   return name;
 }
 
-std::string key_of(const StateTensor& part) { return part.name + "@" + std::to_string(part.begin); }
+std::string key_of(const StateTensor& part) {
+  return part.name + "@" + std::to_string(part.begin) + (part.is_mask() ? "+" + std::to_string(part.bits) : "");
+}
 
 struct Digester::State {
   XXH3_state_t* hash = XXH3_createState();

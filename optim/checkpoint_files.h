@@ -15,7 +15,7 @@ inline constexpr const char* kIndex = "model.safetensors.index.json";  // of a m
 
 std::string rank_file(int rank);              // "rank-00003.safetensors"
 std::string model_file(int i, int files);     // "model.safetensors", "model-00001-of-00003.safetensors": i from 0
-std::string key_of(const StateTensor& part);  // "optimizer/m@4096": in the files of ranks
+std::string key_of(const StateTensor& part);  // in the files of ranks: "optimizer/m@4096"; a mask of 630 elements: "optimizer/active@4096+630"
 
 // Size and checksum of a file.
 struct Digest {

@@ -224,7 +224,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
       };
       if (by_block) check_same_shards(parts, saved_by(comm.rank), folder);
       try {
-        copy_parts(parts, nearest_ranks(comm), saved_by, numel);
+        copy_parts(parts, nearest_ranks(comm), saved_by);
       } catch (const Error& error) {
         fail(folder, ": ", error.what());
       }
@@ -243,7 +243,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     });
     done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
                           " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
-    if (const std::string changes = redistribute(kept, all, numel, world); !changes.empty()) done += "; " + changes;
+    if (const std::string changes = redistribute(kept, all, world); !changes.empty()) done += "; " + changes;
     if (by_block)
       done += "; begins anew, because the scales belong to the shards of the saved run: " + words(of_exchange);
     done += describe_tensors(extras);
@@ -269,8 +269,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
   check_identical(world, replica.value_hash(), "the parameters of the checkpoint");
-  if (!shards_parameters(replica.sharding()))
-    check_identical(world, replica.optimizer().shared_state_hash(), "the optimizer's shared state of the checkpoint");
+  replica.check_shared_state(" of the checkpoint");
   return done;
 }
 

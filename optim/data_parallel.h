@@ -108,6 +108,8 @@ class DataParallel {
   // Collective: makes the replicas identical after local steps. Call it before evaluating or saving.
   void synchronize();
   void check_replicas();  // collective: throws when parameters or shared optimizer state differ between ranks
+  // Collective: throws when shared optimizer state differs between the ranks that keep it. `when`: end of the message.
+  void check_shared_state(const std::string& when);
   // Collective: calls f while the parameters hold their float32 master weights, to save or replace them.
   void with_master_weights(const std::function<void()>& f);
   // Like with_master_weights(), one bucket after the other, so that sharded parameters need memory for one bucket only.

@@ -99,6 +99,10 @@ void DataParallel::check_replicas() {
   if (parameters_) parameters_->for_each(add, false);
   else std::for_each(buckets_.begin(), buckets_.end(), add);
   check_identical(*comm_.world, hashes, [&](size_t i) { return names[i]; });
+  check_shared_state(when);
+}
+
+void DataParallel::check_shared_state(const std::string& when) {
   if (!parameters_ || hybrid())
     check_identical(*between_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
 }

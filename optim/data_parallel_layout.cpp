@@ -1,5 +1,6 @@
 // The buckets and shards of a DataParallel.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -31,7 +32,8 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   if (optimizer.has("block_size")) {
     const auto size = static_cast<int64_t>(optimizer.number("block_size"));
     check_hybrid_block_size(optimizer.name(), size);
-    return size;
+    const bool blocks_of_wire = size > 0 && options.exchange.parameter_wire == ParameterWire::int8;
+    return blocks_of_wire ? std::lcm(size, options.exchange.block_size()) : size;
   }
   if (options.exchange.parameter_wire == ParameterWire::int8) return options.exchange.block_size();
   return std::nullopt;
@@ -52,7 +54,8 @@ void add_values(const Slot& slot, Hash* hash) {
 void check_sharding(const DataParallelOptions& options) {
   const ExchangeConfig& exchange = options.exchange;
   check(exchange.sharding != Sharding::automatic, kShardingNotChosen);
-  if (!options.optimizer.method().communicates_itself) return exchange.check_values();
+  exchange.check_values();
+  if (!options.optimizer.method().communicates_itself) return;
   check(exchange.name() == "dense", options.optimizer.name(), ": communicates itself and takes no exchange, got '",
         exchange.name(), "'; choose another optimizer, such as sgdm, or leave the exchange out");
   check_sharding(options.optimizer, exchange.sharding);

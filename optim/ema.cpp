@@ -1,6 +1,7 @@
 #include "optim/ema.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/data_ptr.h"
@@ -33,6 +34,7 @@ Ema::Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay)
     : buckets_(buckets), buffers_(std::move(buffers)), decay_(decay) {
   check(decay >= 0 && decay < 1, "ema: decay must be at least 0 and below 1, not ", decay);
   for (const Bucket& bucket : buckets_) averages_.push_back(bucket.param.clone());
+  updated_.assign(averages_.size(), 0);
   for (const Tensor& buffer : buffers_) {
     check(buffer.dtype() == DType::f32 || buffer.dtype() == DType::f64, "ema: a buffer is ", buffer.dtype(),
           "; buffers are float32 or float64");
@@ -40,18 +42,25 @@ Ema::Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay)
   }
 }
 
-double Ema::weight(int64_t step) const {
+double Ema::weight(int64_t step, int64_t steps) const {
   check(step >= 1, "ema: steps count from 1, not ", step);
   const auto t = static_cast<double>(step);
-  return 1 - std::min(decay_, (1 + t) / (10 + t));
+  const double d = std::min(decay_, (1 + t) / (10 + t));
+  return 1 - (steps == 1 ? d : std::pow(d, static_cast<double>(steps)));
 }
+
+void Ema::continue_after(int64_t step) { updated_.assign(updated_.size(), step); }
 
 void Ema::update(const Bucket& bucket, int64_t step) {
   const auto i = static_cast<size_t>(bucket.index);
   check(i < averages_.size() && averages_[i].numel() == bucket.padded_numel(), "ema: bucket ", bucket.index,
         " was not passed to the constructor; use the same buckets");
+  const int64_t steps = step - updated_[i];
+  const double w = weight(step, steps);
+  updated_[i] = step;
+  if (steps == 0) return;
   const Segment& owned = bucket.owned;
-  follow(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), weight(step));
+  follow(bucket.param.range(owned.begin, owned.numel()), averages_[i].range(owned.begin, owned.numel()), w);
 }
 
 void Ema::complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const {

@@ -30,7 +30,8 @@ struct Swap {
 }  // namespace detail
 
 // After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
-// are forgotten quickly. One flat tensor per bucket, of the parameters' type; equal on replicas, and bit-exact for any
+// are forgotten quickly. An update of parameters after k steps, of which only the last synchronized the replicas, has
+// the weight 1 − dᵏ. One flat tensor per bucket, of the parameters' type; equal on replicas, and bit-exact for any
 // bucket size, bucket order and thread count.
 class Ema {
  public:
@@ -38,7 +39,8 @@ class Ema {
   // float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  // Updates the averages of the values that this rank owns. Call after the optimizer has updated the values.
+  // Updates the averages of the values that this rank owns. Call after the optimizer has updated the values. A second
+  // call for a step has no effect.
   void update(const Bucket& bucket, int64_t step);
   // Calls complete(bucket, averages) for each bucket, to gather the averages of sharded parameters before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
@@ -46,15 +48,17 @@ class Ema {
   // Swaps the averages and the values of parameters and buffers in place. A second call restores the original state
   // exactly.
   void swap();
+  void continue_after(int64_t step);  // call after loading averages: the step after which they were saved
   std::vector<StateTensor> state() const;  // for checkpoints: "ema", the averages of the values that this rank owns
   const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }  // in the order of the buffers
 
  private:
-  double weight(int64_t step) const;  // 1 − d
+  double weight(int64_t step, int64_t steps = 1) const;  // 1 − d^steps
 
   Buckets& buckets_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> averages_, buffer_averages_;
+  std::vector<int64_t> updated_;  // by bucket: last step of an update
   double decay_;
 };
 

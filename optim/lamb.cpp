@@ -32,7 +32,7 @@ Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Excha
       const int64_t begin = std::max(slot.offset, bucket.owned.begin);
       const int64_t owned = std::min(slot.offset + slot.numel, bucket.owned.end) - begin;
       check(owned <= 0 || owned == slot.numel, "lamb: a rank owns ", owned, " of the ", slot.numel, " values of '",
-            slot.name, "', but LAMB needs the norm of the whole parameter; set exchange.sharding=none");
+            slot.name, "', but LAMB needs the norm of the whole parameter; shard whole parameters (a block size of 0)");
     }
   }
 }

@@ -14,6 +14,7 @@ namespace godwit {
 namespace {
 
 constexpr const char* kName = "one_bit_lamb";
+constexpr int64_t kNone = -1;  // an empty parameter has no state
 
 Lamb::Options warmup_options(const OneBitLamb::Options& o) {
   return {.lr = o.lr,
@@ -71,7 +72,7 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
   for (const Bucket& bucket : buckets)
-    for (const Slot& slot : bucket.slots) firsts_.push_back(bucket.begin + slot.offset);
+    for (const Slot& slot : bucket.slots) firsts_.push_back(slot.numel > 0 ? bucket.begin + slot.offset : kNone);
 }
 
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
@@ -163,7 +164,8 @@ std::vector<StateTensor> OneBitLamb::state() const {
   const auto add = [&](const char* name, const std::vector<Tensor>& of_buckets) {
     auto first = firsts_.begin();
     for (const Tensor& values : of_buckets)
-      for (int64_t s = 0; s < values.numel(); ++s) all.push_back({name, *first++, values.range(s, 1), true});
+      for (int64_t s = 0; s < values.numel(); ++s)
+        if (const int64_t begin = *first++; begin != kNone) all.push_back({name, begin, values.range(s, 1), true});
   };
   add("coefficient", means_);
   add("factor", factors_);

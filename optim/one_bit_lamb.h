@@ -64,7 +64,7 @@ class OneBitLamb : public Optimizer {
   Lamb lamb_;                                 // for the warm-up
   std::vector<StateTensor> m_, v_, v_fresh_;  // m, v: of lamb_
   std::vector<Tensor> means_, factors_;       // c̄ and f of each bucket, float32 [slots]
-  std::vector<int64_t> firsts_;               // global offset of each parameter, of all buckets
+  std::vector<int64_t> firsts_;               // global offset of each parameter of all buckets; −1 if empty
   ErrorFeedbackAllReduce all_reduce_;
 };
 

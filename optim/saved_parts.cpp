@@ -13,11 +13,6 @@ namespace {
 
 bool is_mask(const Tensor& values) { return values.dtype() == DType::u32; }
 
-// The last word of a mask has unused bits, which would belong to the part that begins at `next`.
-int64_t end_of(const Tensor& values, int64_t begin, int64_t next) {
-  return is_mask(values) ? std::min(begin + 32 * values.numel(), next) : begin + values.numel();
-}
-
 double value_at(const Tensor& x, int64_t i) {
   if (x.dtype() == DType::u8) return static_cast<const int8_t*>(x.address())[i];
   return x.item(i);
@@ -52,16 +47,15 @@ void check_type(const StateTensor& part, const SavedParts::Piece& piece) {
         ", but this run keeps ", part.values.dtype(), "; resume with the options of the saved run");
 }
 
-// Calls f with a copy of each part in CPU memory and the end of its elements, and then stores the copy.
+// Calls f with a copy of each part in CPU memory, and then stores the copy.
 template <class F>
-void for_parts(const std::vector<StateTensor>& parts, int64_t numel, const F& f) {
-  const std::vector<int64_t> ends = ends_of(parts, numel);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    StateTensor here = parts[i];
+void for_parts(const std::vector<StateTensor>& parts, const F& f) {
+  for (const StateTensor& part : parts) {
+    StateTensor here = part;
     const bool on_gpu = here.values.device().is_cuda();
     if (on_gpu) here.values = here.values.to(kCpu);
-    f(here, ends[i]);
-    if (on_gpu) parts[i].values.copy_from(here.values);
+    f(here);
+    if (on_gpu) part.values.copy_from(here.values);
   }
 }
 
@@ -82,14 +76,22 @@ struct Source {
 SavedParts::SavedParts(const std::map<std::string, Tensor>& tensors, int64_t numel) {
   for (const auto& [key, values] : tensors)
     if (const size_t at = key.rfind('@'); at != std::string::npos) {
-      const int64_t begin = std::strtoll(key.c_str() + at + 1, nullptr, 10);
+      char* rest = nullptr;
+      const int64_t begin = std::strtoll(key.c_str() + at + 1, &rest, 10);
       check(begin >= 0 && begin <= numel, key, ": does not begin in the ", numel, " parameters");
-      pieces_[key.substr(0, at)].push_back({begin, 0, values});
+      int64_t count = values.numel();
+      if (is_mask(values)) {
+        const int64_t most = count <= numel / 32 ? 32 * count : numel - begin;
+        count = *rest == '+' ? std::strtoll(rest + 1, nullptr, 10) : std::min(most, numel - begin);
+        check(count >= 0 && count <= 32 * values.numel(), key, ": is no mask of ", count, " elements");
+      }
+      pieces_[key.substr(0, at)].push_back({begin, begin + count, values});
     }
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-    for (size_t i = 0; i < pieces.size(); ++i)
-      pieces[i].end = end_of(pieces[i].values, pieces[i].begin, i + 1 < pieces.size() ? pieces[i + 1].begin : numel);
+    // Masks of older files have no number of elements. The unused bits of the last word are not of the next part.
+    for (size_t i = 0; i + 1 < pieces.size(); ++i)
+      if (is_mask(pieces[i].values)) pieces[i].end = std::min(pieces[i].end, pieces[i + 1].begin);
   }
 }
 
@@ -99,21 +101,10 @@ const std::vector<SavedParts::Piece>& SavedParts::named(const std::string& name)
   return found == pieces_.end() ? none : found->second;
 }
 
-std::vector<int64_t> ends_of(const std::vector<StateTensor>& parts, int64_t numel) {
-  std::map<std::string, std::set<int64_t>> begins;
-  for (const StateTensor& part : parts) begins[part.name].insert(part.begin);
-  std::vector<int64_t> ends;
-  for (const StateTensor& part : parts) {
-    const std::set<int64_t>& same = begins.at(part.name);
-    const auto next = same.upper_bound(part.begin);
-    ends.push_back(end_of(part.values, part.begin, next == same.end() ? numel : *next));
-  }
-  return ends;
-}
-
 void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& order,
-                const std::function<const SavedParts&(int rank)>& saved_by, int64_t numel) {
-  for_parts(parts, numel, [&](const StateTensor& part, int64_t end) {
+                const std::function<const SavedParts&(int rank)>& saved_by) {
+  for_parts(parts, [&](const StateTensor& part) {
+    const int64_t end = part.end();
     std::vector<bool> done(static_cast<size_t>(end - part.begin));
     int64_t missing = std::ssize(done);
     for (const int rank : order) {
@@ -150,14 +141,12 @@ std::vector<double> weights_of(int saved, int ranks, int j) {
   return weights;
 }
 
-std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, int64_t numel,
-                         Group& world) {
+std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, Group& world) {
   std::map<std::string, std::vector<Holding>> holdings;  // of the new ranks, in their order
   {
-    const std::vector<int64_t> ends = ends_of(parts, numel);
     std::vector<std::string> own;
-    for (size_t i = 0; i < parts.size(); ++i)
-      own.insert(own.end(), {parts[i].name, std::to_string(parts[i].begin), std::to_string(ends[i])});
+    for (const StateTensor& part : parts)
+      own.insert(own.end(), {part.name, std::to_string(part.begin), std::to_string(part.end())});
     const auto all = gather_texts(world, own, "checkpoint/parts");
     for (size_t rank = 0; rank < all.size(); ++rank)
       for (size_t i = 0; i + 2 < all[rank].size(); i += 3)
@@ -166,7 +155,8 @@ std::string redistribute(const std::vector<StateTensor>& parts, const std::vecto
   }
   std::set<std::string> averaged, moved, fresh, unused;
   on_all(world, [&] {
-    for_parts(parts, numel, [&](const StateTensor& part, int64_t end) {
+    for_parts(parts, [&](const StateTensor& part) {
+      const int64_t end = part.end();
       // Between two borders, the same saved ranks and the same new ranks have values.
       std::set<int64_t> borders{part.begin, end};
       const auto add_border = [&](int64_t at) {
@@ -192,7 +182,7 @@ std::string redistribute(const std::vector<StateTensor>& parts, const std::vecto
           fresh.insert(part.name);
           continue;
         }
-        const bool of_one = sources.size() == 1 || is_mask(part.values);
+        const bool of_one = sources.size() == 1 || part.is_mask();
         if (of_one && ranks == 1) moved.insert(part.name);
         if (of_one) {
           copy_values(sources[0].piece->values, sources[0].first, part.values, here, count);

@@ -29,18 +29,14 @@ class SavedParts {
   std::map<std::string, std::vector<Piece>> pieces_;
 };
 
-// parts[i] has the elements [parts[i].begin, result[i]) of the parameter vector, which has numel elements.
-std::vector<int64_t> ends_of(const std::vector<StateTensor>& parts, int64_t numel);
-
 // Copies to each part the saved values of its elements, from the first rank in `order` that has them. Calls
 // saved_by(rank) only if earlier ranks lack values. Throws if no rank has a value.
 void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& order,
-                const std::function<const SavedParts&(int rank)>& saved_by, int64_t numel);
+                const std::function<const SavedParts&(int rank)>& saved_by);
 
 // Collective. Sets the parts of all ranks of `world` from the parts of the saved ranks; see load_checkpoint(). Returns
 // one line, equal on all ranks, that names the averaged, moved, new and unused state.
-std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, int64_t numel,
-                         Group& world);
+std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, Group& world);
 
 // Weights of the saved ranks 0 … saved−1 in the mean over the part [j/ranks, (j+1)/ranks) of the saved ranks; their sum
 // is 1.

@@ -6,6 +6,7 @@
 
 #include "comm/exchange/half_mean.h"
 #include "engine/data_ptr.h"
+#include "engine/hash.h"
 #include "engine/update_each.h"
 #include "optim/clip.h"
 #include "optim/late_variance.h"
@@ -44,6 +45,9 @@ VarianceFreeze::VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, d
     for (const Slot& slot : bucket.slots) names_.push_back(slot.name), sizes_.push_back(slot.numel);
   }
   norms_.assign(names_.size(), 0);
+  Hash hash;
+  for (const std::string& slot : names_) hash.add(slot);
+  names_hash_ = static_cast<double>(hash.value() >> 11);
 }
 
 bool VarianceFreeze::warming_up(int64_t step) {
@@ -128,6 +132,7 @@ std::vector<double> VarianceFreeze::counters() const {
   add(norms_);
   for (const std::vector<double>& snapshot : snapshots_) add(snapshot);
   add(changes_);
+  all.push_back(names_hash_);
   return all;
 }
 
@@ -136,9 +141,11 @@ void VarianceFreeze::restore(const std::vector<double>& counters) {
   const auto most = static_cast<double>(counters.size());
   const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
                     counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
-  const size_t arrays = sane ? 1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3]) : 0;
-  check(sane && counters.size() == 4 + arrays * n, name_,
-        ": the checkpoint is of another model; resume with the same model");
+  const size_t size = sane ? 4 + (1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3])) * n : 0;
+  // Older checkpoints do not have the hash.
+  check(sane && (counters.size() == size || (counters.size() == size + 1 && counters.back() == names_hash_)), name_,
+        ": the checkpoint has the norms of other parameters; with sharding hybrid, resume with the same bucket.mib ",
+        "and bucket.first_mib");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
   auto at = counters.begin() + 4;
   const auto take = [&] {
@@ -147,7 +154,8 @@ void VarianceFreeze::restore(const std::vector<double>& counters) {
     return values;
   };
   norms_ = take();
-  snapshots_.clear();
+  snapshots_.clear(), changes_.clear(), event_.clear();
+  event_step_ = 0;
   for (size_t i = 0; i < static_cast<size_t>(counters[2]); ++i) snapshots_.push_back(take());
   if (counters[3] > 0) changes_ = take();
 }

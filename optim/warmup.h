@@ -117,6 +117,7 @@ class VarianceFreeze {
   double beta2_;
   Refresh refresh_;
   std::vector<std::string> names_;             // of all slots
+  double names_hash_ = 0;                      // of 53 bits; with sharding hybrid, ranks have slots of their shards
   std::vector<int64_t> sizes_;                 // of all slots, in values
   std::vector<size_t> first_slot_;             // of each bucket
   std::vector<double> norms_;                  // ‖v‖₁ of all slots

@@ -86,6 +86,7 @@ void Trainer::resume() {
   CheckpointExtras saved = extras();
   const auto start = std::chrono::steady_clock::now();
   redistributed_ = load_checkpoint(resumed_, *replica_, comm_, saved);
+  if (ema_) ema_->continue_after(replica_->steps());
   load_s_ = seconds_since(start);
   unused_ = saved.unused;
   const auto number = [&](const char* name) {
@@ -251,6 +252,7 @@ void Trainer::roll_back(Progress& progress) {
   }
   CheckpointExtras state = extras();
   load_checkpoint(folder, *replica_, comm_, state);
+  if (ema_) ema_->continue_after(replica_->steps());
   if (leader()) progress.line("parameters and optimizer state are restored from " + folder);
 }
 

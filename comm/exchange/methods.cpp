@@ -76,7 +76,7 @@ void ExchangeConfig::check_values() const {
         " gives it to every rank; use sharding zero1, or the exchange dense (f32, bf16, f16), loco or zeropp");
   check(parameter_wire == ParameterWire::f32 || sharding != Sharding::none, name(), ": parameter_wire ",
         text("parameter_wire"), " applies to sharded parameters only, and sharding is none; use zero1, zero2, ",
-        "zero3 or hybrid, or leave it out");
+        "zero3 or hybrid, or set exchange.parameter_wire=f32");
   check(reshard_after_forward || shards_parameters(sharding) || sharding == Sharding::automatic, name(),
         ": reshard_after_forward=false is for sharded parameters, but sharding is ", text("sharding"),
         "; use zero3 or hybrid, or leave it out");

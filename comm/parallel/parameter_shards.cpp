@@ -57,7 +57,7 @@ bool ParameterShards::evicts() const { return options_.reshard_after_forward || 
 
 void ParameterShards::use(int64_t i) {
   check(!capturing(),
-        "parameter shards: with sharding zero3 the addresses of parameters change, which a captured CUDA ",
+        "parameter shards: with sharding zero3 or hybrid the addresses of parameters change, which a captured CUDA ",
         "graph cannot follow; use zero1, or do not use graphs");
   if (all_held_) return;
   if (read_ != Read::none) return use_in_read(i);

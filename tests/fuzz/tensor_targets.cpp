@@ -63,8 +63,8 @@ void checkpoint_state(Input input) {
   const auto copy = [&](const char* name, int64_t begin, int64_t numel, DType dtype) {
     const Tensor values({numel}, dtype, kCpu);
     checkpoint::copy_parts(
-        {{.name = name, .begin = begin, .values = values, .replicated = false}},
-        {0}, [&](int) -> const auto& { return saved; }, kNumel);
+        {{.name = name, .begin = begin, .values = values, .replicated = false, .bits = 32 * numel}},
+        {0}, [&](int) -> const auto& { return saved; });
   };
   for (const auto& [name, pieces] : saved.all())
     for (const auto& piece : pieces)

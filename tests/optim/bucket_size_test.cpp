@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "optim/sgd.h"
 
@@ -122,6 +123,15 @@ TEST(BucketSize, MeasuresEveryKindOfMethod) {
       options.clip_norm = 1;
       const BucketCost cost = measure_bucket_cost(comm, options);
       EXPECT_GT(cost.s_per_bucket + cost.s_per_byte, 0) << exchange;
+    });
+  // Limits that a model's gradients and parameters do not exceed.
+  ExchangeConfig loco = "loco", qsgd = "qsgd";
+  loco.set("scale", 1 << 19);
+  qsgd.set("levels", 127).set("block_size", 0).set("error_feedback", "worker");
+  for (const ExchangeConfig& exchange : {loco, qsgd})
+    run_local({2, 1}, [&](Communicator& comm) {
+      const BucketCost cost = measure_bucket_cost(comm, {.optimizer = "sgdm", .exchange = exchange});
+      EXPECT_GT(cost.s_per_bucket + cost.s_per_byte, 0) << exchange.name();
     });
   run_local({2, 2}, [](Communicator& comm) {
     OptimizerConfig birder = "birder";

@@ -155,6 +155,41 @@ TEST(Checkpoint, BucketsMayChange) {
                          [](MethodPlan& changed) { changed.bucket_bytes = 1 << 20; });
 }
 
+// A shard has 315 elements in the saved run, so its mask ends within a word.
+TEST(Checkpoint, MasksOfShardsEndWithinAWord) {
+  for (const Topology topology : {Topology{2, 2}, {1, 3}}) {
+    MethodPlan plan{.optimizer = "birder", .sharding = "hybrid", .topology = topology, .sizes = {35, 5, 77, 9, 504}};
+    plan.late = 3, plan.bucket_bytes = 1 << 20;
+    plan.change = [](DataParallelOptions& o) { o.optimizer.set("mask", "automatic"); };
+    expect_resumed_alike(plan);
+    expect_resumed_alike(plan, [](MethodPlan& changed) { changed.bucket_bytes = 256; });
+  }
+}
+
+// With sharding hybrid, a rank's norms of parameters belong to its shards.
+TEST(Checkpoint, NormsOfOtherShardsAreRefused) {
+  for (const char* name : {"one_bit_adam", "one_bit_lamb"}) {
+    MethodPlan plan{.optimizer = name, .sharding = "hybrid", .sizes = {64, 64, 64, 64}};
+    plan.change = [](DataParallelOptions& o) { o.optimizer.set("warmup", "fixed"); };
+    const TempFolder folder;
+    MethodOutcome ignored;
+    EXPECT_EQ(save_in_between(plan, folder / "step", &ignored), 3);
+    plan.bucket_bytes = 1 << 20;
+    plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras;
+      load_checkpoint(folder / "step", replica, comm, extras);
+    };
+    EXPECT_NE(test::error_or_none([&] { train_by(plan); }).find("resume with the same bucket.mib"), std::string::npos);
+  }
+}
+
+TEST(Checkpoint, EmptyParametersHaveNoState) {
+  for (const char* name : {"adamw", "birder", "one_bit_adam", "one_bit_lamb", "lamb"}) {
+    SCOPED_TRACE(name);
+    expect_resumed_alike({.optimizer = name, .sizes = {40, 0, 0, 64, 0}});
+  }
+}
+
 class SavedCheckpoint : public testing::Test {
  protected:
   SavedCheckpoint() {

@@ -77,6 +77,26 @@ TEST(Ema, SameBitsForAnyBucketSizeOrderAndThreadCount) {
   EXPECT_EQ(averages(64, 3, 10, 0.9, true), first);
 }
 
+// 0/1 Adam synchronizes replicas only after some steps. The averages of step 4 are loaded by another object.
+TEST(Ema, AnUpdateAfterSeveralStepsHasTheirWeight) {
+  Weights run(400);
+  Ema before(run.buckets, {}, 0.99), after(run.buckets, {}, 0.99);
+  double a = 0.5;
+  int64_t last = 0;
+  for (const int64_t t : {1, 2, 4, 4, 8, 16}) {
+    run.move(t);
+    Ema& ema = t > 4 ? after : before;
+    for (const Bucket& bucket : run.buckets) ema.update(bucket, t);
+    const double d = (1.0 + static_cast<double>(t)) / (10.0 + static_cast<double>(t));
+    const double kept = std::pow(d, static_cast<double>(t - std::exchange(last, t)));
+    a = kept * a + (1 - kept) * value_at(t, 37);
+    EXPECT_NEAR(ema.state().back().values.item(0), a, 1e-6) << "element 37, step " << t;
+    if (t > 4) continue;
+    for (size_t i = 0; i < before.state().size(); ++i) after.state()[i].values.copy_from(before.state()[i].values);
+    after.continue_after(t);
+  }
+}
+
 TEST(Ema, SwappingTwiceRestoresTheOriginalState) {
   Weights run(400);
   Ema ema(run.buckets, {run.buffer}, 0.5);

@@ -22,13 +22,11 @@ class Means {
     const std::lock_guard lock(mutex_);
     const auto numel = static_cast<size_t>(replica.buckets().numel());
     const std::vector<StateTensor> parts = checkpoint::parts_of(replica, extras);
-    const std::vector<int64_t> ends = checkpoint::ends_of(parts, replica.buckets().numel());
-    for (size_t p = 0; p < parts.size(); ++p) {
-      const StateTensor& part = parts[p];
+    for (const StateTensor& part : parts) {
       auto& [sums, counts, rounding] = of_[part.name];
       if (part.values.dtype() == DType::u8) rounding = 0.5;  // to whole codes
       sums.resize(numel), counts.resize(numel);
-      for (int64_t i = part.begin; i < ends[p]; ++i) {
+      for (int64_t i = part.begin; i < part.end(); ++i) {
         sums[static_cast<size_t>(i)] += value(part.values, i - part.begin);
         ++counts[static_cast<size_t>(i)];
       }

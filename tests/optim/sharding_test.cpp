@@ -7,6 +7,7 @@
 #include "comm/consistency.h"
 #include "optim/ema.h"
 #include "optim/sgd.h"
+#include "tests/optim/methods.h"
 #include "tests/optim/sharding_harness.h"
 #include "tests/support.h"
 
@@ -139,6 +140,18 @@ TEST(Sharding, DoesNotDependOnBucketSizeOrThreads) {
     plan.threads = 3;
     EXPECT_EQ(train_sharded(plan).x, reference.x) << parameter_wire;
   }
+}
+
+// Shards consist of whole blocks of 8-bit parameters and of whole blocks of signs.
+TEST(Sharding, BlocksOfSignsAndOf8BitParametersDoNotDependOnBucketSizes) {
+  test::MethodPlan plan{.optimizer = "one_bit_adam", .sharding = "hybrid", .parameter_wire = "int8"};
+  plan.sizes = {2500, 700, 64}, plan.gradients = {1, 2, 3, 4};
+  plan.change = [](DataParallelOptions& o) {
+    o.optimizer.set("refresh_variance", false).set("warmup", "fixed").set("block_size", 16);
+  };
+  const test::MethodOutcome small = train_by(plan);
+  plan.bucket_bytes = 1 << 20;
+  EXPECT_EQ(train_by(plan).x, small.x);
 }
 
 // Every rank computes with rounded values; the owner updates float32 masters. Pitfall 18: the 16-bit type is bfloat16.
