@@ -96,7 +96,7 @@ void Gradient::add(const Tensor& g) const {
     if (!node.has_grad) node.grad.copy_from(g);
     else add_to(node.grad, g);
   } else if (!node.has_grad) {
-    node.grad = node.leaf() && g.shared() ? g.clone() : g;
+    node.grad = node.leaf() ? g.clone() : g;  // the caller may pass g to another node, too
   } else if (node.grad.shared()) {
     Tensor sum = node.grad.clone();
     add_to(sum, g);

@@ -36,7 +36,8 @@ struct Name {
   DType dtype;
 };
 constexpr Name kTypes[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
-                           {"I64", DType::i64}, {"I32", DType::i32}, {"U32", DType::u32}, {"U8", DType::u8}};
+                           {"I64", DType::i64}, {"I32", DType::i32}, {"U32", DType::u32}, {"U8", DType::u8},
+                           {"BOOL", DType::u8}};  // files are written with the first name of a type
 
 std::string error_text() { return std::strerror(errno); }
 
@@ -151,7 +152,7 @@ DType read_dtype(const json& value, const std::string& where) {
   const std::string text = value["dtype"].get<std::string>();
   for (const Name& type : kTypes)
     if (text == type.text) return type.dtype;
-  fail(where, "dtype ", excerpt(text), " is not supported; expected F64, F32, F16, BF16, I64, I32, U32 or U8");
+  fail(where, "dtype ", excerpt(text), " is not supported; expected F64, F32, F16, BF16, I64, I32, U32, U8 or BOOL");
 }
 
 Entry read_entry(const std::string& path, const std::string& name, const json& value, uint64_t data_bytes) {

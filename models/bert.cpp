@@ -276,7 +276,10 @@ void initialize(BertModule& model) {
   nn::initialize_normal(model, config.seed, config.initializer_range);
   if (!config.pad_token_id) return;
   for (const Parameter& p : model.parameters())
-    if (p.name.ends_with("word_embeddings.weight")) p.var.value().rows(*config.pad_token_id, 1).zero();
+    if (p.name.ends_with("word_embeddings.weight")) {
+      if (p.var.is_deferred()) nn::fill_normal(p, config.seed, config.initializer_range, *config.pad_token_id);
+      else p.var.value().rows(*config.pad_token_id, 1).zero();
+    }
 }
 
 Var pretraining_loss(const BertForPreTraining::Output& output, const Tensor& masked_labels,

@@ -65,6 +65,7 @@ std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_
         " positions (", sizes.positions_field, "); shorten the prompt");
   check(vocabulary >= 1 && vocabulary <= sizes.vocab_size, "generate: a vocabulary of ", vocabulary,
         " tokens, the model has ", sizes.vocab_size, " (vocab_size)");
+  check(count >= 0, "generate: count ", count, " is negative");
   const NoGrad no_grad;
   RandomStream random(options.seed, Purpose::sample);
   std::vector<int32_t> text(prompt.begin(), prompt.end()), result;

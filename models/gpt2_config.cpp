@@ -26,15 +26,18 @@ const std::vector<std::pair<std::string, Gpt2Config>>& table() {
 }
 
 // The integers of config.json with their largest values, which keep sizes far from overflow.
+// `alias`: another name that transformers reads.
 struct Size {
-  const char* name;
+  const char *name, *alias;
   int64_t Gpt2Config::*member;
   int64_t most;
 };
 constexpr Size kSizes[] = {
-    {"vocab_size", &Gpt2Config::vocab_size, 1 << 28}, {"n_positions", &Gpt2Config::n_positions, 1 << 24},
-    {"n_embd", &Gpt2Config::n_embd, 1 << 20},         {"n_layer", &Gpt2Config::n_layer, 1 << 12},
-    {"n_head", &Gpt2Config::n_head, 1 << 20},
+    {"vocab_size", nullptr, &Gpt2Config::vocab_size, 1 << 28},
+    {"n_positions", "max_position_embeddings", &Gpt2Config::n_positions, 1 << 24},
+    {"n_embd", "hidden_size", &Gpt2Config::n_embd, 1 << 20},
+    {"n_layer", "num_hidden_layers", &Gpt2Config::n_layer, 1 << 12},
+    {"n_head", "num_attention_heads", &Gpt2Config::n_head, 1 << 20},
 };
 
 struct Fraction {
@@ -119,7 +122,14 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   reader.only("add_cross_attention", false, "only decoders without an encoder are supported");
   reader.only("tie_word_embeddings", true, "the output layer shares the weight of the token embedding");
   Gpt2Config config;
-  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
+  for (const Size& size : kSizes) {
+    int64_t& value = config.*size.member;
+    if (size.alias) reader.size(size.alias, &value);
+    const int64_t by_alias = value;
+    reader.size(size.name, &value);
+    check(value == by_alias || !size.alias || !reader.find(size.alias), reader.file(), ": ", size.name, " is ", value,
+          " and ", size.alias, " is ", by_alias, ", but they are two names of one size; leave one of them out");
+  }
   if (reader.find("n_inner")) reader.integer("n_inner", &config.n_inner.emplace());
   reader.text("activation_function", &config.activation_function);
   for (const Fraction& p : kDropouts) reader.number(p.name, &(config.*p.member));

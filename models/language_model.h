@@ -10,11 +10,14 @@
 
 namespace godwit {
 
-// Keys and values of the tokens that a network has read, for generation: one text of at most `capacity` tokens.
+// Keys and values of the tokens that a network has read, for generation: one text of at most `capacity` tokens. It can
+// be moved, but not copied.
 class KeyValueCache {
  public:
   // `width`: total width of the key heads. Throws unless all sizes are positive.
   KeyValueCache(int64_t layers, int64_t capacity, int64_t width, DType dtype);
+  KeyValueCache(KeyValueCache&&) = default;
+  KeyValueCache& operator=(KeyValueCache&&) = default;
 
   int64_t length() const { return length_; }      // tokens so far
   int64_t capacity() const { return capacity_; }  // limit of length()
@@ -73,7 +76,7 @@ class LanguageModel : public nn::Module {
 
 // Loads the weights of a HuggingFace folder or safetensors file into the model's memory. Names may lack the prefix of
 // the whole network ("transformer.", "model."). Throws an Error naming the tensors that are missing, unexpected, or of
-// another shape or type; the model is then unchanged.
+// another shape or type; the model is then unchanged. Another Error names a tensor with an infinite value or NaN.
 void load_pretrained(const std::string& path, const LanguageModel& model);
 
 // Writes a folder for transformers' from_pretrained: config.json and model.safetensors. The folder is created if it

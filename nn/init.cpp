@@ -41,14 +41,16 @@ void draw_rows(const Tensor& there, int64_t begin, int64_t row, uint64_t seed, u
   if (!on_cpu) there.copy_from(part);
 }
 
-// Fills a parameter with draw(stream); a deferred parameter when its values are needed.
+// Fills a parameter with draw(stream), and zero_row with 0; a deferred parameter when its values are needed.
 template <class Draw>
-void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw) {
+void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw, int64_t zero_row = -1) {
   const Shape& shape = parameter.var.shape();
   if (shape.numel() == 0) return;
-  const auto fill = [row = shape.numel() / shape[0], name = fnv1a(parameter.name), seed, draw](const Tensor& part,
-                                                                                               int64_t begin) {
+  const int64_t row = shape.numel() / shape[0];
+  const auto fill = [=, name = fnv1a(parameter.name)](const Tensor& part, int64_t begin) {
     if (part.numel() > 0) draw_rows(part, begin, row, seed, name, draw);
+    const int64_t first = std::max(zero_row * row, begin), end = std::min((zero_row + 1) * row, begin + part.numel());
+    if (first < end) part.range(first - begin, end - first).zero();
   };
   if (parameter.var.is_deferred()) return parameter.var.defer(fill);
   const Tensor& value = parameter.var.value();
@@ -71,8 +73,8 @@ struct PairOfNormals {
 
 }  // namespace
 
-void fill_normal(const Parameter& parameter, uint64_t seed, double deviation) {
-  fill_rows(parameter, seed, PairOfNormals{deviation});
+void fill_normal(const Parameter& parameter, uint64_t seed, double deviation, int64_t zero_row) {
+  fill_rows(parameter, seed, PairOfNormals{deviation}, zero_row);
 }
 
 void fill_uniform(const Parameter& parameter, uint64_t seed, double bound) {

@@ -18,8 +18,8 @@ void initialize_normal(const Module& module, uint64_t seed, double deviation);
 // All initializers leave deferred parameters (DeferParameters) without memory. Values are drawn when they are needed,
 // row by row, and only for the elements that a rank keeps.
 
-// Fills one parameter with normal numbers of this standard deviation.
-void fill_normal(const Parameter& parameter, uint64_t seed, double deviation);
+// Fills one parameter with normal numbers of this standard deviation, except the row `zero_row`, which is 0.
+void fill_normal(const Parameter& parameter, uint64_t seed, double deviation, int64_t zero_row = -1);
 
 // Fills one parameter with numbers that are uniform in ±bound.
 void fill_uniform(const Parameter& parameter, uint64_t seed, double bound);

@@ -65,7 +65,7 @@ class Linear : public Module {
 };
 
 // Gathers rows of a table: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width], which is
-// initially zero. Row `padding` gets no gradient.
+// initially zero. Row `padding` gets no gradient from this layer.
 class Embedding : public Module {
  public:
   // Throws unless rows and width are positive.

@@ -52,16 +52,25 @@ Var Module::add_parameter(std::string name, Shape shape, DType dtype, bool decay
 }
 
 Var Module::add_parameter(std::string name, Var var, bool decay, FileLayout layout) {
+  check_new(name);
   entries_.push_back({.name = std::move(name), .var = var, .decay = decay, .layout = layout});
   return var;
 }
 
 Tensor Module::add_buffer(std::string name, Tensor value) {
+  check_new(name);
   entries_.push_back({.name = std::move(name), .buffer = value});
   return value;
 }
 
-void Module::add(std::string name, Module& child) { entries_.push_back({.name = std::move(name), .child = &child}); }
+void Module::add(std::string name, Module& child) {
+  check_new(name);
+  entries_.push_back({.name = std::move(name), .child = &child});
+}
+
+void Module::check_new(const std::string& name) const {
+  for (const Entry& entry : entries_) check(entry.name != name, "module: the name '", name, "' occurs twice");
+}
 
 void Module::collect(const std::string& prefix, std::vector<Parameter>* parameters,
                      std::vector<NamedTensor>* buffers) const {

@@ -32,6 +32,7 @@ class Module {
   void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants
 
  protected:
+  // Parameters, buffers and children have different names; a name that occurs twice is an error.
   // Registers a parameter and returns it. decay: whether weight decay applies.
   Var add_parameter(std::string name, Tensor value, bool decay = true);
   // All elements have this value; within DeferParameters, no memory is allocated.
@@ -42,6 +43,7 @@ class Module {
 
  private:
   Var add_parameter(std::string name, Var var, bool decay, FileLayout layout);
+  void check_new(const std::string& name) const;
   void collect(const std::string& prefix, std::vector<Parameter>* parameters, std::vector<NamedTensor>* buffers) const;
 
   struct Entry {  // one list, to keep the registration order of parameters and children

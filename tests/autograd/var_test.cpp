@@ -49,6 +49,15 @@ TEST(Var, SharedContributionIsNotOverwritten) {
   EXPECT_EQ(x.grad().item(), 12);
 }
 
+// A leaf's first contribution is also that of another node.
+TEST(Var, LeafWithoutMemoryCopiesItsFirstContribution) {
+  const Var x = leaf(2), y = leaf(2);
+  backward(scale(sum(x, sum(scale(x, 2), scale(x, 3))), 1));
+  EXPECT_EQ(x.grad().item(), 6);
+  backward(scale(sum(y, sum(scale(y, 3), y)), 1));
+  EXPECT_EQ(y.grad().item(), 5);
+}
+
 TEST(Var, LeafWritesIntoBoundMemoryAndOverwritesAfterClear) {
   Var x = leaf(2);
   Tensor value = Tensor::zeros({1}, DType::f64), grad = Tensor::full({1}, 99, DType::f64);

@@ -132,6 +132,14 @@ TEST(Safetensors, MapsTensorsThatAreNotAlignedToTheirType) {
   }
 }
 
+TEST(Safetensors, BooleansAreBytes) {
+  TempFolder folder;
+  Bytes bytes = file_of(R"({"mask":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2);
+  bytes[bytes.size() - 2] = 0, bytes.back() = 1;
+  write(folder / "x", bytes);
+  EXPECT_EQ(load_safetensors(folder / "x").at("mask").to_vector<uint8_t>(), (std::vector<uint8_t>{0, 1}));
+}
+
 TEST(Safetensors, WritesAFileWithoutTensors) {
   TempFolder folder;
   save_safetensors(folder / "x", {});

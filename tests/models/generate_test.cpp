@@ -12,6 +12,8 @@
 namespace godwit {
 namespace generate_test {
 
+static_assert(!std::is_copy_constructible_v<KeyValueCache>, "a copy would share the memory");
+
 using ::testing::HasSubstr;
 
 constexpr SampleOptions kGreedy{.temperature = 0};
@@ -157,6 +159,7 @@ TEST(Generate, NamesInvalidInput) {
   EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], it is 0"));
   EXPECT_EQ(error_of([&] { generate(model, std::vector<int32_t>{1}, 1, 98, {}); }),
             "generate: a vocabulary of 98 tokens, the model has 97 (vocab_size)");
+  EXPECT_EQ(error_of([&] { generate(model, std::vector<int32_t>{1}, -3, 97, {}); }), "generate: count -3 is negative");
   const std::vector<float> bad{0, std::numeric_limits<float>::quiet_NaN()};
   EXPECT_THAT(error_of([&] { sample_token(bad, {}, 0); }), HasSubstr("the logit of token 1 is not a number"));
 }

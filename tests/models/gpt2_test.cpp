@@ -206,6 +206,22 @@ TEST_F(Gpt2Weights, NamesOtherArchitecturesAndInvalidFields) {
   EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be an integer, it is \"many\""));
 }
 
+TEST(Gpt2Config, SizesHaveTwoNames) {
+  const TempFolder folder;
+  const auto write = [&](const char* sizes) {
+    std::ofstream(folder / "config.json") << R"({"model_type": "gpt2", "n_embd": 96, )" << sizes << "}";
+  };
+  write(R"("num_attention_heads": 8, "num_hidden_layers": 3, "max_position_embeddings": 77, "hidden_size": 96)");
+  const Gpt2Config config = read_gpt2_config(folder.str());
+  EXPECT_EQ(config.n_head, 8);
+  EXPECT_EQ(config.n_layer, 3);
+  EXPECT_EQ(config.n_positions, 77);
+  EXPECT_EQ(config.n_embd, 96);
+  write(R"("hidden_size": 48)");
+  EXPECT_THAT(error_of([&] { read_gpt2_config(folder.str()); }),
+              HasSubstr("n_embd is 96 and hidden_size is 48, but they are two names of one size"));
+}
+
 TEST(Gpt2Config, DefaultsAreTransformers) {
   const TempFolder folder;
   std::ofstream(folder / "config.json") << R"({"model_type": "gpt2"})";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/context.h"
+#include "models/bert.h"
 #include "models/gpt2.h"
 #include "models/resnet.h"
 #include "nn/weights.h"
@@ -40,6 +41,9 @@ TEST(DeferParameters, InitializersComputeAnyPart) {
   expect_deferred_values(
       [] { return make_gpt2({.vocab_size = 50, .n_positions = 8, .n_embd = 12, .n_layer = 2, .n_head = 2}); });
   expect_deferred_values([] { return make_resnet(resnet_config("resnet20")); });
+  BertConfig bert = bert_config("bert_tiny");
+  bert.vocab_size = 50, bert.pad_token_id = 20;  // a row of zeros
+  expect_deferred_values([&] { return make_bert<BertForMaskedLM>(bert); });
 }
 
 TEST(DeferParameters, FilesAreReadWhenValuesAreNeeded) {

@@ -1,5 +1,7 @@
 #include "nn/layers.h"
 
+#include <gmock/gmock.h>
+
 #include "autograd/ops/add.h"
 #include "tests/autograd/gradient_check.h"
 #include "tests/support.h"
@@ -8,6 +10,15 @@ namespace godwit {
 namespace layers_test {
 
 using test::random_tensor, test::values;
+
+TEST(Module, NamesOccurOnce) {
+  struct Twice : nn::Module {
+    nn::Linear first{2, 2}, second{2, 2};
+    explicit Twice(const char* name) { add("a", first), add(name, second); }
+  };
+  Twice("b");
+  EXPECT_THAT(error_of([] { Twice("a"); }), testing::HasSubstr("the name 'a' occurs twice"));
+}
 
 TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
   const nn::Embedding embedding(5, 3, DType::f64, /*padding=*/2);

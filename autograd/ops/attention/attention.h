@@ -59,11 +59,11 @@ namespace ops {
 
 // q [batch, queries, heads, width]; k and v [batch, keys, kv_heads, width]; result [batch, queries, heads, width]. Head
 // h attends head h / (heads / kv_heads) of k and v (grouped-query attention, Ainslie et al. 2023), without copies of k
-// and v. Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; on AMD processors with
-// AVX512_BF16, probabilities and score gradients are rounded to bfloat16 before multiplication. mask [batch, keys]
-// uint8: a key is attended if its value is not 0. The CPU skips masked keys, a GPU skips tiles of masked keys. If all
-// keys of a batch entry are masked, its result and gradients are 0. Causal attention skips most products of keys that
-// are not attended. Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for
+// and v. Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32; on processors with fast
+// AVX512_BF16 (fast_avx512_bf16()), probabilities and score gradients are rounded to bfloat16 before multiplication.
+// mask [batch, keys] uint8: a key is attended if its value is not 0. The CPU skips masked keys, a GPU skips tiles of
+// masked keys. If all keys of a batch entry are masked, its result and gradients are 0. Causal attention skips most
+// products of keys that are not attended. Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for
 // widths above 128 on a GPU, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
