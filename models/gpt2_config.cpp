@@ -25,8 +25,8 @@ const std::vector<std::pair<std::string, Gpt2Config>>& table() {
   return rows;
 }
 
-// The integers of config.json with their largest values, which keep sizes far from overflow.
-// `alias`: another name that transformers reads.
+// The integers of config.json with their largest values, which keep sizes far from overflow. `alias`: another name that
+// transformers reads.
 struct Size {
   const char *name, *alias;
   int64_t Gpt2Config::*member;

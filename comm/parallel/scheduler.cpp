@@ -65,8 +65,8 @@ void Scheduler::on_gradient_ready(size_t bucket, size_t slot) {
   if (!in_step_) return;
   if (capturing() && parameter.var.has_grad()) {
     check(!buckets_.on_demand_gradients(),
-          "scheduler: with sharding zero2, zero3 or hybrid the addresses of gradients change, which a captured CUDA graph cannot ",
-          "follow; use zero1, or do not use graphs");
+          "scheduler: with sharding zero2, zero3 or hybrid the addresses of gradients change, which a captured CUDA ",
+          "graph cannot follow; use zero1, or do not use graphs");
     on_replay([var = parameter.var] { var.mark_grad_valid(); });
   }
   if (!last_micro_batch()) return;

@@ -9,8 +9,8 @@ namespace godwit::data {
 
 // `path` itself, or the files in a folder and its subfolders whose names end with one of `endings` by has_ending(), in
 // order of their paths. Follows links, except links to a folder that contains the link. Leaves out the merges.txt of a
-// tokenizer. Throws if there is no file, for a broken link with one of the endings or without an extension, and for
-// anything else with one of the endings, such as a pipe. Ignores files and folders in `path` whose names begin with a dot.
+// tokenizer, and files and subfolders whose names begin with a dot. Throws if there is no file, for a broken link with
+// one of the endings or without an extension, and for anything else with one of the endings, such as a pipe.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
 // Whether the name of a file ends with `ending`, which is in lower case. Letters of the name may be in upper case.

@@ -63,8 +63,8 @@ namespace ops {
 // AVX512_BF16 (fast_avx512_bf16()), probabilities and score gradients are rounded to bfloat16 before multiplication.
 // mask [batch, keys] uint8: a key is attended if its value is not 0. The CPU skips masked keys, a GPU skips tiles of
 // masked keys. If all keys of a batch entry are masked, its result and gradients are 0. Causal attention skips most
-// products of keys that are not attended. Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for
-// widths above 128 on a GPU, and unless dropout is in [0, 1).
+// products of keys that are not attended. Dropout drops and scales probabilities as in ops::dropout. Throws for other
+// shapes or types, for widths above 128 on a GPU, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
 }  // namespace ops
