@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-// State of the elements [begin, end()) of the parameter vector (global offsets, no padding). A u32 tensor is a bit mask:
-// 32 elements per word, least significant bit first, unused bits 0.
+// State of the elements [begin, end()) of the parameter vector (global offsets, no padding). A u32 tensor is a bit
+// mask: 32 elements per word, least significant bit first, unused bits 0.
 struct StateTensor {
   std::string name;   // "m", "b", "e", "server_e"
   int64_t begin;      // global offset

@@ -13,9 +13,10 @@ namespace godwit::checkpoint {
 inline constexpr const char* kManifest = "manifest.json";              // sizes and checksums of the other files
 inline constexpr const char* kIndex = "model.safetensors.index.json";  // of a model in several files, as HuggingFace's
 
-std::string rank_file(int rank);              // "rank-00003.safetensors"
-std::string model_file(int i, int files);     // "model.safetensors", "model-00001-of-00003.safetensors": i from 0
-std::string key_of(const StateTensor& part);  // in the files of ranks: "optimizer/m@4096"; a mask of 630 elements: "optimizer/active@4096+630"
+std::string rank_file(int rank);           // "rank-00003.safetensors"
+std::string model_file(int i, int files);  // "model.safetensors", "model-00001-of-00003.safetensors": i from 0
+// Name in the files of ranks: "optimizer/m@4096"; of a mask of 630 elements: "optimizer/active@4096+630".
+std::string key_of(const StateTensor& part);
 
 // Size and checksum of a file.
 struct Digest {
