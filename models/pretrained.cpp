@@ -79,7 +79,7 @@ void drop_tied(const std::string& file, std::map<std::string, Tensor>* tensors) 
 }  // namespace
 
 std::string LoadReport::str() const {
-  std::string text = std::to_string(loaded) + " tensors loaded;" + listed(missing, "missing, unchanged") +
+  std::string text = std::to_string(loaded) + " tensors loaded;" + listed(missing, "missing, initialized at random") +
                      listed(unexpected, "unexpected, ignored");
   text.pop_back();
   return text;

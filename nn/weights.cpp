@@ -51,8 +51,9 @@ void save_weights(const std::string& path, const Module& module) {
   stream_safetensors(path, tensors, {{"format", "pt"}});
 }
 
-void load_weights(const std::string& path, const Module& module,
-                  const std::function<std::string(const std::string&)>& name_of) {
+bool load_weights(const std::string& path, const Module& module,
+                  const std::function<std::string(const std::string&)>& name_of,
+                  const std::vector<std::string>& replaceable) {
   std::map<std::string, Tensor> file;
   for (const auto& [name, tensor] : map_weights(path)) {
     const std::string own = name_of ? name_of(name) : name;
@@ -71,10 +72,20 @@ void load_weights(const std::string& path, const Module& module,
                    [to = t.tensor](const auto& f) { to.copy_from(f()); }});
   for (const Parameter& p : module.parameters())
     own.push_back({p.name, p.var.shape(), p.var.dtype(), p.layout, [to = p.var](const auto& f) { set_values(to, f); }});
+  const auto fits = [&](const Own& t) {
+    const auto found = file.find(t.name);
+    return found != file.end() && found->second.shape() == file_shape(t.shape, t.layout);
+  };
+  const auto may_differ = [&](const Own& t) { return std::ranges::find(replaceable, t.name) != replaceable.end(); };
+  const bool kept = std::ranges::any_of(own, [&](const Own& t) { return may_differ(t) && !fits(t); });
   std::vector<std::function<void()>> assignments;
   std::vector<std::string> missing, different, unexpected;
   for (const Own& t : own) {
     const auto found = file.find(t.name);
+    if (kept && may_differ(t)) {
+      file.erase(t.name);
+      continue;
+    }
     if (found == file.end()) {
       missing.push_back(t.name);
       continue;
@@ -101,6 +112,7 @@ void load_weights(const std::string& path, const Module& module,
         listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", assignments.size(),
         " of them match the file");
   for (const auto& assign : assignments) assign();
+  return kept;
 }
 
 }  // namespace godwit::nn

@@ -23,7 +23,10 @@ void save_weights(const std::string& path, const Module& module);
 // after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
 // of another shape or type (up to five names each); the module is then unchanged. Another Error names a tensor with an
 // infinite value or NaN. `name_of` maps a name in the file to the module's name, for files with other names.
-void load_weights(const std::string& path, const Module& module,
-                  const std::function<std::string(const std::string&)>& name_of = {});
+// `replaceable`: parameters that the file may lack or have with another shape, such as the last layer for other classes;
+// all of them then keep their values. Returns whether they do.
+bool load_weights(const std::string& path, const Module& module,
+                  const std::function<std::string(const std::string&)>& name_of = {},
+                  const std::vector<std::string>& replaceable = {});
 
 }  // namespace godwit::nn

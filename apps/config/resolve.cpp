@@ -48,12 +48,21 @@ struct FileLayer {
   }
 };
 
+// The method of a group if no layer names it.
+std::string default_name(const Program& program, const std::string& group) {
+  if (group == "optimizer") return program.default_optimizer;
+  const ConfigPtr config = default_config(program);
+  const OptionList list = config->options();
+  return value_text(*list.find(group + ".name"));
+}
+
 FileLayer without_replaced_methods(const Program& program, const Assignments& file, const Assignments& command) {
   FileLayer kept{file, command};
   for (const std::string group : {"optimizer", "exchange", "schedule"}) {
     const std::string name = chosen(program, command, group + ".name");
-    const std::string before = chosen(program, kept.assignments, group + ".name");
-    if (name.empty() || before.empty() || name == before) continue;
+    std::string before = chosen(program, kept.assignments, group + ".name");
+    if (before.empty()) before = default_name(program, group);
+    if (name.empty() || name == before) continue;
     kept.leave_out_group(group, group + " " + name);
     if (group == "optimizer" && find_method<OptimizerMethod>(name).communicates_itself)
       kept.leave_out_group("exchange", "optimizer " + name + ", which communicates itself");
@@ -77,6 +86,8 @@ bool have_other_sizes(const Program& program, const std::string& a, const std::s
 
 void apply(const Program& program, const Assignments& layers, CommonConfig& config) {
   const KnownOptions known(config);
+  const Assignment* warmup = nullptr;  // the last nonzero one
+  const auto source = [](const Assignment& a) { return a.subject.substr(0, a.subject.rfind(": ")); };
   for (const Assignment& a : layers) {
     const Option& option = *known.list().find(a.option);
     check(option.inapplicable.empty(), a.subject, ": ", option.inapplicable);
@@ -89,6 +100,10 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
     const std::string units[] = {"schedule.warmup_steps", "schedule.warmup_epochs", "schedule.warmup_fraction"};
     if (std::find(std::begin(units), std::end(units), a.option) == std::end(units) || value_text(option) == "0")
       continue;
+    // The keys of one JSON object have no order.
+    check(!warmup || warmup->option == a.option || source(*warmup) != source(a), source(a), ": gives ", warmup->option,
+          " and ", a.option, ", but one warm-up has one length; leave one of them out");
+    warmup = &a;
     for (const std::string& other : units)
       if (other != a.option) assign(*known.list().find(other), text_value("0"), other);
   }
@@ -118,6 +133,8 @@ std::string notice_of_unused(const CommonConfig& config, const CommonConfig& def
     if (!changed.empty()) notice += (notice.empty() ? "not used: " : "; ") + changed + ", because " + reason;
   };
   if (config.device == "cpu") add({"share_gpu", "tf32", "dnn_timing"}, "the device is cpu");
+  if (config.schedule.warmup_epochs == 0 && config.schedule.warmup_fraction == 0 && config.schedule.warmup_steps == 0)
+    add({"schedule.warmup_power", "schedule.warmup_start"}, "there is no warm-up");
   if (config.spike.guard == "off") add({"spike.z", "spike.window"}, "spike.guard is off");
   return notice;
 }

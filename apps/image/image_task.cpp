@@ -53,17 +53,26 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
       comm_(comm),
       train_(*data.train, loader_options(config, config.data, comm, true, 0)),
       test_(*data.test, loader_options(config, config.data, comm, false, eval_batch(config, data.test->image_shape()))),
-      model_(build_model(config, *data.train)) {
+      model_(build_model(config, *data.train)),
+      notes_(data.notes) {
   const Shape image = data.train->image_shape();
   check(std::min(image[0], image[1]) >= model_->smallest_image(), config.model.name, ": images must be at least ",
         model_->smallest_image(), "×", model_->smallest_image(), ", the data has ", image[0], "×", image[1],
         smaller_hint(config, *model_, std::min(image[0], image[1])));
   check_data(*comm.world, data.train->hash(), "the training data");
   check_data(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
-    nn::load_weights(config.init_weights, *model_,
-                     [this](const std::string& in_file) { return model_->tensor_name(in_file); });
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty()) load_initial_weights();
   if (config.model.sync_bn) nn::synchronize_batch_norm(*model_, comm.compute);
+}
+
+// The last layer keeps its initial values if the file has other classes or no such layer.
+void ImageTask::load_initial_weights() {
+  const std::vector<Parameter> parameters = model_->parameters();
+  const std::vector<std::string> head{parameters.end()[-2].name, parameters.end()[-1].name};
+  const bool kept = nn::load_weights(
+      config_.init_weights, *model_, [this](const std::string& in_file) { return model_->tensor_name(in_file); }, head);
+  notes_.push_back({"weights", config_.init_weights +
+                                   (kept ? ", without " + head[0] + " and " + head[1] + ": the last layer is new" : "")});
 }
 
 data::Batch ImageTask::next(int64_t micro_batch, double& waited) {

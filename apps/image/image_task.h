@@ -22,7 +22,7 @@ class ImageTask : public Task {
   std::string unit() const override { return "images"; }
   int64_t batch_samples() const override { return config_.batch; }
   int64_t batches() const override { return train_.batches(); }
-  Rows notes() const override { return data_.notes; }
+  Rows notes() const override { return notes_; }
 
   void on_run_start(const std::string& run_dir) override { write_skipped(data_, run_dir); }
   void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
@@ -36,6 +36,7 @@ class ImageTask : public Task {
   void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
 
  private:
+  void load_initial_weights();
   data::Batch next(int64_t micro_batch, double& waited);
   Forward loss(const data::Batch& batch, const DropoutContext& run);
 
@@ -44,6 +45,7 @@ class ImageTask : public Task {
   Communicator& comm_;
   ImageBatches train_, test_;
   std::unique_ptr<ImageModel> model_;
+  Rows notes_;
   data::Batch fixed_;   // the loaded batch at a fixed address, for CUDA graphs
   Tensor micro_batch_;  // number of that batch
 };

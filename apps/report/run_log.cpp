@@ -48,7 +48,7 @@ void check_foreign_files(const std::string& dir) {
   if (fs::exists(metrics_file(dir), unknown) || !newest_checkpoint(dir + "/checkpoints").empty()) return;
   for (const char* name :
        {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors", "model", "ema",
-        "vocab.txt", "samples.txt", "skipped.txt", "predictions.json", "nbest_predictions.json"})
+        "vocab.txt", "samples.txt", "skipped.txt", "predictions.json", "nbest_predictions.json", "report.html"})
     check(!fs::exists(fs::symlink_status(fs::path(dir) / name, unknown)), "run directory ", dir,
           ": is not of a run, and the run would replace ", name, " there", kRemedy);
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/config/saved_config.h"
 #include "apps/text/default_text.h"
 #include "apps/text/notices.h"
 #include "apps/text/recompute_option.h"
@@ -40,6 +41,13 @@ LanguageModelConfig model_config(const GptConfig& config, const data::Tokenizer&
         "model.recompute: layers with experts also add to the load-balancing loss, so they are not computed again; ",
         "leave it out");
   return model;
+}
+
+// tokenizer_path(), or the saved tokenizer of a resumed run whose text gave the characters.
+std::string tokenizer_of_run(const GptConfig& config) {
+  const std::string path = tokenizer_path(config), checkpoint = continued_checkpoint(config);
+  const bool of_text = path.empty() || path == data::kCharacters;
+  return of_text && !checkpoint.empty() && data::has_tokenizer(checkpoint) ? checkpoint : path;
 }
 
 std::map<std::string, std::string> companions_of(const GptConfig& config) {
@@ -97,7 +105,7 @@ std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
   auto data = std::make_shared<GptData>();
   data->tokens = data::load_token_data({.path = path,
                                         .valid = config.data.valid,
-                                        .tokenizer = tokenizer_path(config),
+                                        .tokenizer = tokenizer_of_run(config),
                                         .needs_tokenizer = !config.init_weights.empty(),
                                         .valid_fraction = config.data.valid_fraction});
   check(data->tokens.tokenizer != nullptr, path, ": the tokenizer of these shards is not known; name it with ",
@@ -109,6 +117,8 @@ std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
       {"tokenizer", data->tokens.tokenizer->name()},
       {"training", path + ": " + count(data->tokens.train)},
       {"validation", (config.data.valid.empty() ? path : config.data.valid) + ": " + count(data->tokens.valid)}};
+  for (const std::string& file : data->tokens.of_test)
+    data->notes.push_back({"not used", file + ": by its name it is a text for tests"});
   return data;
 }
 

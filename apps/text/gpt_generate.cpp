@@ -7,6 +7,7 @@
 #include "apps/text/gpt_data.h"
 #include "apps/train/host_memory.h"
 #include "engine/check.h"
+#include "engine/context.h"
 #include "engine/excerpt.h"
 #include "models/generate.h"
 
@@ -74,6 +75,9 @@ std::string sample_text(const LanguageModel& model, const data::Tokenizer& token
 }
 
 void continue_prompt(const GptConfig& config) {
+  Context all_threads = context();
+  if (config.threads > 0) all_threads.threads = static_cast<int>(config.threads);
+  const ContextGuard guard(std::move(all_threads));
   LanguageModelConfig settings = settings_of_weights(config);
   check(config.data.tokenizer != data::kCharacters, "--tokenizer characters needs a text; leave it out or name a ",
         "characters.json");

@@ -121,8 +121,8 @@ void GptConfig::describe(OptionList& list) {
       .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("valid", data.valid,
-           "validation file or folder; empty: shards named *val* in the folder, or the last data.valid_fraction of the "
-           "tokens")
+           "validation file or folder; empty: shards named *val* or texts named valid in the folder, or the last "
+           "data.valid_fraction of the tokens")
       .differs_by_host();
   list.add("tokenizer", data.tokenizer,
            "characters, or the file or folder of a tokenizer; empty: the tokenizer of the weights or shards, or "
@@ -157,14 +157,15 @@ void GptConfig::describe(OptionList& list) {
                          .eval_batch = "blocks per worker in an evaluation; 0: the larger of 16 and --batch",
                          .seed = "seed of initialization, shuffling, dropout, samples and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
-  const auto trains = [](const std::string& name) {
-    for (const char* of_training : {"nodes", "workers_per_node", "optimizer.name", "optimizer.lr", "exchange.name",
-                                    "data.path", "data.context", "epochs", "max_steps", "batch", "run_dir", "resume"})
-      if (name == of_training) return true;
-    return false;
+  const auto generates = [](const std::string& name) {
+    for (const char* read : {"init_weights", "data.tokenizer", "dtype", "seed", "threads", "timeout_s"})
+      if (name == read) return true;
+    return name.starts_with("generate.");
   };
-  for (Option& option : list)
-    option.ignored_if(!generate.prompt.empty() && trains(option.name), "--generate does not train; leave it out");
+  for (Option& option : list) {
+    option.ignored_if(!generate.prompt.empty() && !generates(option.name), "--generate does not train; leave it out");
+    if (option.name == "validation") option.help = "not available, because data.valid is always evaluated";
+  }
 }
 
 const Program& gpt_program() {

@@ -102,7 +102,7 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
       valid_(blocks(config, data.tokens.valid, comm, false)),
       model_(make_model(config, data, comm)) {
   check_identical(*comm.world, hash(data.model), "the model's configuration");
-  check_data(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
+  check_tokens(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
   check_data(*comm.world, data.tokens.train.hash(), "the training text");
   check_data(*comm.world, data.tokens.valid.hash(), "the validation text");
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/config/saved_config.h"
 #include "apps/text/default_text.h"
 #include "data/text/corpus.h"
 #include "engine/check.h"
@@ -103,6 +104,24 @@ data::WordVocabulary build_vocabulary(const Texts& texts, int64_t limit) {
   return all;
 }
 
+// A file next to the initial weights or in the directory of a resumed run: the vocabulary of these weights.
+std::string file_of_vocabulary(const fs::path& folder) {
+  const fs::path file = folder / "vocab.txt";
+  return exists(file.string()) ? file.string() : "";
+}
+
+// The vocabulary file of the run; "" if the training text gives the vocabulary.
+std::string vocabulary_file(const LanguageConfig& config) {
+  if (!config.data.vocab.empty()) return config.data.vocab;
+  if (const std::string checkpoint = continued_checkpoint(config); !checkpoint.empty())
+    return file_of_vocabulary(fs::path(checkpoint).parent_path().parent_path());
+  if (config.init_weights.empty()) return "";
+  const std::string file = file_of_vocabulary(fs::path(config.init_weights).parent_path());
+  check(!file.empty(), config.init_weights, ": has no vocab.txt beside it, so the words of its embeddings are not known; ",
+        "name the vocabulary of the run that saved the weights with --vocab FILE");
+  return file;
+}
+
 std::string count_of(const data::EncodedText& text) {
   return std::to_string(text.tokens.size()) + " tokens" +
          (text.unknown > 0 ? ", " + std::to_string(text.unknown) + " of them outside the vocabulary" : "");
@@ -112,7 +131,7 @@ std::string count_of(const data::EncodedText& text) {
 
 std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config) {
   Texts texts = load_texts(config.data);
-  const std::string& file = config.data.vocab;
+  const std::string file = vocabulary_file(config);
   auto data = std::make_shared<LanguageData>(
       LanguageData{.vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
                                               : data::read_word_vocabulary(file, &texts.invalid),

@@ -98,7 +98,8 @@ void LanguageConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("valid", data.valid, "validation file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("test", data.test, "test file; empty: the folder's file, or held-out documents").differs_by_host();
-  list.add("vocab", data.vocab, "vocabulary, one word per line; empty: built from the training text")
+  list.add("vocab", data.vocab,
+           "vocabulary, one word per line; empty: vocab.txt next to the initial weights, or built from the training text")
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
@@ -121,6 +122,8 @@ void LanguageConfig::describe(OptionList& list) {
                          .eval_batch = "streams in an evaluation, over all workers; 0: 20",
                          .seed = "seed of initialization, dropout and quantization",
                          .run_dir = "runs/<model>-<optimizer>-<date>-<time>"});
+  for (Option& option : list)
+    if (option.name == "validation") option.help = "not available, because data.valid is always evaluated";
 }
 
 const Program& language_program() {

@@ -74,7 +74,7 @@ LanguageTask::LanguageTask(const LanguageConfig& config, const LanguageData& dat
       state_(model_->zero_state(config.batch)) {
   if (!data.test.empty())
     test_ = std::make_unique<data::TokenWindows>(evaluation_windows(config, data.test, comm));
-  check_data(*comm.world, data.vocabulary.hash(), "the vocabulary");
+  check_tokens(*comm.world, data.vocabulary.hash(), "the vocabulary");
   check_data(*comm.world, hash_of(data.train), "the training text");
   check_data(*comm.world, hash_of(data.valid), "the validation text");
   check_data(*comm.world, hash_of(data.test), "the test text");

@@ -34,7 +34,7 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
       model_(std::move(model)),
       notes_(data.notes) {
   check_identical(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
-  check_data(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
+  check_tokens(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
   check_data(*comm.world, data.train->hash(), "the training data");
   check_data(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty() && continued_checkpoint(config).empty())

@@ -82,6 +82,8 @@ class Task {
   virtual void save_description(const std::string& folder) { std::filesystem::create_directories(folder); }
   // Hashes of the data by name, such as "the training data".
   const std::map<std::string, uint64_t>& data_hashes() const { return data_hashes_; }
+  // The name in data_hashes() of what determines the meaning of token ids; "" if the model reads none.
+  const std::string& tokens() const { return tokens_; }
 
  protected:
   // Collective: adds to data_hashes(). Throws if the ranks have different data.
@@ -89,9 +91,15 @@ class Task {
     check_identical(world, hash, name);
     data_hashes_[name] = hash;
   }
+  // As check_data(), for the vocabulary or tokenizer, which may not change in a resumed run.
+  void check_tokens(Group& world, uint64_t hash, const std::string& name) {
+    check_data(world, hash, name);
+    tokens_ = name;
+  }
 
  private:
   std::map<std::string, uint64_t> data_hashes_;
+  std::string tokens_;
 };
 
 }  // namespace godwit::apps

@@ -111,8 +111,11 @@ void Trainer::resume() {
   std::string changed;  // older checkpoints have no hashes
   for (const auto& [name, hash] : task_.data_hashes())
     if (const auto found = saved.numbers.find(kDataOf + name);
-        found != saved.numbers.end() && found->second != as_number(hash))
+        found != saved.numbers.end() && found->second != as_number(hash)) {
+      check(name != task_.tokens(), resumed_, ": ", name, " has changed since the run was saved, so its weights would ",
+            "read wrong tokens; resume with the saved one, or start a new run");
       changed += (changed.empty() ? "" : ", ") + name;
+    }
   if (!changed.empty())
     resume_notices_.push_back("changed since the run was saved: " + changed + "; the run continues with the new data");
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
@@ -256,15 +259,23 @@ void Trainer::roll_back(Progress& progress) {
   if (leader()) progress.line("parameters and optimizer state are restored from " + folder);
 }
 
-// Removes checkpoints whose saving or removal was interrupted.
+// "step-120"
+static bool is_step(const std::string& name) {
+  constexpr std::string_view kStep = "step-";
+  return name.starts_with(kStep) && name.size() > kStep.size() &&
+         name.find_first_not_of("0123456789", kStep.size()) == std::string::npos;
+}
+
+// Removes checkpoints whose saving or removal was interrupted. Other files and folders remain.
 void Trainer::remove_partial_checkpoints() const {
   std::error_code error;
   std::vector<std::filesystem::path> partial;
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error))
     if (const std::filesystem::path& path = at->path();
-        path.filename().string().starts_with("step-") &&
-        (path.extension() == ".partial" || !std::filesystem::exists(path / "manifest.json", error)))
+        is_step(path.stem().string()) &&
+        (path.extension() == ".partial" ||
+         (path.extension().empty() && !std::filesystem::exists(path / "manifest.json", error))))
       partial.push_back(path);
   for (const std::filesystem::path& path : partial) std::filesystem::remove_all(path, error);
 }

@@ -100,7 +100,7 @@ Corpus read_corpus(const std::string& path, Sentences rule, InvalidUtf8* invalid
   check_plain_text(path);
   std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
-  std::string text(bytes.begin(), bytes.end());
+  std::string text(utf8_text(bytes, path));
   if (invalid) invalid->add(path, text);
   return Corpus(std::move(text), rule, path);
 }

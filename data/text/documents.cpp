@@ -88,6 +88,16 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
   return files;
 }
 
+std::string_view utf8_text(std::span<const uint8_t> bytes, const std::string& file) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const bool is_utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+                        (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
+  check(!is_utf16, file, ": is UTF-16; convert it to UTF-8");
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 void check_plain_text(const std::string& file) {
   for (const char* ending : {".json", ".json.gz", ".jsonl", ".jsonl.gz"})
     check(!has_ending(file, ending), file,
@@ -99,8 +109,7 @@ void each_document(const std::string& file, const std::function<void(std::string
         ": JSON is not read, expected text or JSONL; rename a file with one JSON object per line to *.jsonl");
   const std::vector<uint8_t> bytes = read_unpacked(file, "a text file");
   if (is_bible(bytes)) return f(bible_text(bytes, file));
-  std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (all.starts_with("\xef\xbb\xbf")) all.remove_prefix(3);  // byte-order mark
+  const std::string_view all = utf8_text(bytes, file);
   if (!has_ending(file, ".jsonl") && !has_ending(file, ".jsonl.gz")) {
     const size_t zero = all.find('\0');
     check(zero == all.npos, file, ": is not a text in UTF-8: byte ", zero + bytes.size() - all.size(), " is 0");

@@ -1,6 +1,7 @@
 // Documents: the texts of a file or of the files of a folder.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,9 @@ namespace godwit::data {
 // tokenizer, and files and subfolders whose names begin with a dot. Throws if there is no file, for a broken link with
 // one of the endings or without an extension, and for anything else with one of the endings, such as a pipe.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
+
+// The text of a file without the byte-order mark of UTF-8. Throws for UTF-16, naming `file`.
+std::string_view utf8_text(std::span<const uint8_t> bytes, const std::string& file);
 
 // Whether the name of a file ends with `ending`, which is in lower case. Letters of the name may be in upper case.
 bool has_ending(const std::string& file, std::string_view ending);

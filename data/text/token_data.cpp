@@ -107,6 +107,19 @@ TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> 
   return data;
 }
 
+// The part of a data set that the name of a text says, such as "valid" for ptb.valid.txt; "" if it says none.
+std::string part_of(const std::string& file) {
+  std::string name = fs::path(file).filename().string();
+  for (const std::string& ending : text_endings())
+    if (has_ending(name, ending)) {
+      name.resize(name.size() - ending.size());
+      break;
+    }
+  const std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
+  if (last == "val" || last == "valid" || last == "validation" || last == "dev") return "valid";
+  return last == "test" ? "test" : "";
+}
+
 struct FileText {
   std::string file;
   std::vector<std::string> documents;
@@ -183,16 +196,22 @@ void count_invalid(const std::vector<FileText>& train, const std::vector<FileTex
 }
 
 // `valid` may be empty.
-TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train,
-                     const std::vector<std::string>& valid) {
+TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
+  std::vector<std::string> of_test;
+  if (options.valid.empty() && !std::ranges::all_of(train, [](const auto& file) { return !part_of(file).empty(); })) {
+    std::ranges::copy_if(train, std::back_inserter(valid), [](const auto& file) { return part_of(file) == "valid"; });
+    std::ranges::copy_if(train, std::back_inserter(of_test), [](const auto& file) { return part_of(file) == "test"; });
+    std::erase_if(train, [](const auto& file) { return !part_of(file).empty(); });
+  }
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");
   check(!options.needs_tokenizer || !options.tokenizer.empty(),
         "the tokenizer of the initial weights is not known; name it with --tokenizer PATH");
   const std::vector<FileText> texts = read_documents(options.path, train);
   std::vector<FileText> valid_texts;
-  if (!valid.empty()) valid_texts = read_documents(options.valid, valid);
+  if (!valid.empty()) valid_texts = read_documents(options.valid.empty() ? options.path : options.valid, valid);
   TokenData data{.tokenizer = text_tokenizer(options.tokenizer, texts, valid_texts), .train = {}, .valid = {}};
+  data.of_test = of_test;
   data.train = encode_documents(texts, *data.tokenizer);
   if (!valid.empty()) data.valid = encode_documents(valid_texts, *data.tokenizer);
   if (dynamic_cast<const CharTokenizer*>(data.tokenizer.get()))
@@ -230,7 +249,7 @@ TokenData load_token_data(const TokenDataOptions& options) {
     check(!valid.shards || train.shards, options.valid, ": is a shard, but the training data is text");
   }
   TokenData data = train.shards ? load_shards(options, std::move(train.paths), std::move(valid.paths))
-                                : load_texts(options, std::move(train.paths), valid.paths);
+                                : load_texts(options, std::move(train.paths), std::move(valid.paths));
   if (data.valid.size() == 0) {
     const int64_t kept = training_part(data.train.size(), options.valid_fraction);
     data.valid = data.train.range(kept, data.train.size());

@@ -33,8 +33,12 @@ struct TokenData {
   // Bytes by which the tokens of `valid` after the first are longer than their text: U+FFFD has three bytes, the
   // invalid sequence for which it stands one to three.
   int64_t added_bytes = 0;
+  std::vector<std::string> of_test = {};  // files of a folder of texts that are left out
 };
 
+// Without `options.valid`, files of a folder of texts are for validation if their names end with val, valid, validation
+// or dev, and left out if their names end with test, as in ptb.valid.txt or test.jsonl.
+//
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the
 // tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder, if there is one, and text
 // uses characters. Throws an Error naming the file if one is missing, malformed or empty, if a shard's header names

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "data/file.h"
+#include "data/text/documents.h"
 #include "engine/check.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
@@ -121,10 +122,8 @@ struct Rows {
 
 Rows read_rows(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string_view text = utf8_text(bytes, path);
   if (invalid) invalid->add(path, text);
-  constexpr std::string_view kMark = "\xef\xbb\xbf";  // byte-order mark written by some editors
-  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
   text = text.substr(0, text.find_last_not_of(" \r\n") + 1);
   Table table(path, text);
   const size_t sentence = table.column("sentence"), label = table.column("label");

@@ -16,10 +16,6 @@ namespace {
 constexpr uint64_t kMostBytes = (uint64_t{1} << 32) - 1;  // BasicTokenizer takes less than 4 GiB
 constexpr std::string_view kBlank = " \t\v\f\r\n";
 
-std::string_view text_of(const std::vector<uint8_t>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Calls f(line) for each line, without its end. A text without a final line break ends there.
 template <class F>
 void each_line(std::string_view text, F&& f) {
@@ -69,8 +65,9 @@ void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f
 WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid) {
   check_plain_text(path);
   const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
-  if (invalid) invalid->add(path, text_of(bytes));
-  return {.text = std::string(text_of(bytes)), .name = path, .split = split};
+  const std::string_view text = utf8_text(bytes, path);
+  if (invalid) invalid->add(path, text);
+  return {.text = std::string(text), .name = path, .split = split};
 }
 
 WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
@@ -106,9 +103,10 @@ WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
 
 WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostBytes);
-  if (invalid) invalid->add(path, text_of(bytes));
+  const std::string_view text = utf8_text(bytes, path);
+  if (invalid) invalid->add(path, text);
   std::vector<std::string> words;
-  each_line(text_of(bytes), [&](std::string_view line) { words.emplace_back(line); });
+  each_line(text, [&](std::string_view line) { words.emplace_back(line); });
   try {
     return WordVocabulary(std::move(words));
   } catch (const Error& error) {
