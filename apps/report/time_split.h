@@ -6,7 +6,7 @@
 
 namespace godwit::apps {
 
-// Seconds; of one step, or sums over steps. See "Where the time goes" in docs/training.md. The computing
+// Seconds; of one step, or sums over steps. See "Where the time goes" in docs/monitoring.md. The computing
 // thread spends the first seven parts; with other() they add up to `total`.
 struct TimeSplit {
   double forward = 0, backward = 0, data_wait = 0;
