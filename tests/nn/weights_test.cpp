@@ -144,6 +144,29 @@ TEST_F(Weights, OneErrorListsAllMismatches) {
   for (const auto& [name, tensor] : before) expect_same_bits(tensor, expected.at(name), name + " must be unchanged");
 }
 
+// The last layer of a file with other classes, or without it, is not loaded.
+TEST_F(Weights, ReplaceableParametersKeepTheirValues) {
+  const std::vector<std::string> head{"fc.weight", "fc.bias"};
+  auto file = load_safetensors(test::golden_path("tiny.safetensors"));
+  const auto load = [&] {
+    save_safetensors(path("head.safetensors"), {file.begin(), file.end()});
+    const Tiny tiny;
+    const auto before = all_tensors(tiny);
+    const bool kept = nn::load_weights(path("head.safetensors"), tiny, {}, head);
+    const auto after = all_tensors(tiny);
+    for (const std::string& name : head)
+      EXPECT_EQ(after.at(name).to_vector<float>() == before.at(name).to_vector<float>(), kept) << name;
+    return kept;
+  };
+  EXPECT_FALSE(load());
+  file["fc.weight"] = Tensor::zeros({5, 3});
+  EXPECT_TRUE(load());
+  file.erase("fc.weight"), file.erase("fc.bias");
+  EXPECT_TRUE(load());
+  file.erase("bn.weight");
+  EXPECT_NE(error_of([&] { load(); }).find("1 missing (bn.weight)"), std::string::npos);
+}
+
 TEST_F(Weights, RefusesFiltersInGodwitsLayoutIfShapesDiffer) {
   Tiny tiny;
   auto file = load_safetensors(test::golden_path("tiny.safetensors"));

@@ -145,6 +145,17 @@ TEST(CommandLine, ReplacingTheOptimizerKeepsTheExchangeOfTheFile) {
   EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
 }
 
+TEST(CommandLine, OptionsOfTheDefaultMethodAreNotThoseOfAnother) {
+  const std::string file = write_file(R"({"optimizer": {"lr": 5}, "exchange": {"wire": "bf16"}})");
+  const ImageConfig same = parse({"--config", file, "--optimizer", "sgdm"});
+  const ImageConfig other = parse({"--config", file, "--optimizer", "adamw"});
+  EXPECT_EQ(same.optimizer.number("lr"), 5);
+  EXPECT_TRUE(same.notices.empty());
+  EXPECT_LT(other.optimizer.number("lr"), 1);
+  EXPECT_EQ(other.notices, std::vector<std::string>{file + ": not used: optimizer.lr, because the command line chooses "
+                                                           "optimizer adamw"});
+}
+
 TEST(CommandLine, ChangedOptionsThatAreNotReadAreReported) {
   const auto notices = [](std::vector<std::string> words) {
     for (const char* option : {"share_gpu=true", "tf32=true", "spike.z=4", "spike.window=100"})
@@ -190,6 +201,8 @@ TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
       parse({"--set", "schedule.warmup_steps=7", "--set", "schedule.warmup_fraction=0.5"}).schedule;
   EXPECT_EQ(fraction.warmup_steps, 0);
   EXPECT_EQ(fraction.warmup_fraction, 0.5);
+  const std::string both = R"({"schedule": {"warmup_steps": 5, "warmup_epochs": 1}})";
+  expect_parts(file_error(both), {"schedule.warmup_epochs and schedule.warmup_steps", "leave one of them out"});
   const ScheduleConfig shaped = parse({"--set", "schedule.warmup_power=2", "--set", "schedule.warmup_start=0.1",
                                        "--set", "schedule.warmup_steps=7"})
                                     .schedule;

@@ -164,6 +164,15 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
 }
 
 // The process is killed again and again, at different moments of a step, and started with the same command.
+TEST_F(Resume, LeavesOtherFoldersAlone) {
+  const std::vector<std::string> others{"step-backup/f", "step-1.old/f", "notes/f"};
+  for (const std::string& other : others) write_file(fs::path(checkpoints()) / other, "precious");
+  write_file(fs::path(checkpoints()) / "step-9/f", "of an interrupted checkpoint");
+  ASSERT_EQ(train("--optimizer sgdm --max-steps 4 --checkpoint-every 1 --set checkpoint.keep=1").exit_code, 0);
+  for (const std::string& other : others) EXPECT_TRUE(fs::exists(fs::path(checkpoints()) / other)) << other;
+  EXPECT_FALSE(fs::exists(fs::path(checkpoints()) / "step-9"));
+}
+
 TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
   const std::string flags =
       "--optimizer birder --nodes 2 --batch 16 --epochs 20 --max-steps 60 --set log_every=1 --checkpoint-every 1 "

@@ -270,6 +270,20 @@ TEST_F(TrainGpt, ResumesWithTheSameBits) {
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
 }
 
+// The characters of a changed text would have other ids.
+TEST_F(TrainGpt, AResumedRunKeepsItsCharacters) {
+  done("--max-steps 4");
+  const std::string characters = read_file(run_dir() / "model/characters.json");
+  const fs::path text = folder_ / "text.txt";
+  std::string changed = read_file(text);
+  ASSERT_EQ(changed.find('~'), changed.npos);
+  std::replace(changed.begin(), changed.end(), changed.front(), changed.back());
+  write_file(text, changed);
+  const Outcome resumed = train("--max-steps 5", "--resume run");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(read_file(run_dir() / "model/characters.json"), characters);
+}
+
 TEST_F(TrainGpt, KeepsTheCheckpointWithTheFewestBitsPerByte) {
   const Outcome outcome = done("--lr 1e-2 --max-steps 9 --set evaluate_every=2 --set checkpoint.best=bits_per_byte "
                                "--set checkpoint.keep=1");

@@ -118,6 +118,30 @@ TEST_F(TrainLm, ContinuesFromSavedWeights) {
   EXPECT_FALSE(fs::exists(run_dir() / "vocab.txt")) << "only a vocabulary that the run built is saved";
 }
 
+// The words of the saved run have other ids than those of a text with other frequencies.
+TEST_F(TrainLm, WeightsAndResumedRunsKeepTheirVocabulary) {
+  done(kFolder + "--max-steps 20 --lr 1e-2");
+  const double before = metrics().back()["val_loss"].get<double>();
+  const std::string words = read_file(run_dir() / "vocab.txt");
+  std::string text = story(60);
+  for (size_t at = text.find("oslo") + 1; (at = text.find("oslo", at)) != text.npos;) text.replace(at, 4, "rome");
+  write_file(folder_ / "text" / "train.txt", text);
+  const Outcome resumed = train("--max-steps 21 --lr 0", "--resume run");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+  fs::rename(run_dir(), folder_ / "first");
+  const std::string from = kFolder + "--max-steps 1 --lr 0 --init-weights first/weights.safetensors";
+  done(from);
+  EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
+  EXPECT_EQ(read_file(run_dir() / "vocab.txt"), words);
+  fs::remove_all(run_dir());
+  fs::remove(folder_ / "first" / "vocab.txt");
+  expect_refused(from, {"first/weights.safetensors: has no vocab.txt beside it", "--vocab FILE"});
+  const Outcome other = train("--max-steps 22", "--resume first");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.err.find("the vocabulary has changed since the run was saved"), std::string::npos) << other.err;
+}
+
 // With another number of workers but the same number of streams, an epoch has the same steps.
 TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
   done(kFolder + "--nodes 2 --max-steps 6 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9");

@@ -45,10 +45,10 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
 }
 
 TEST_F(TrainResnet, PrintsTheNumbersOfClassesAndImages) {
+  std::string labels = read_file(folder_ / "data/train-labels-idx1-ubyte");
   EXPECT_NE(done("--max-steps 1").out.find("4 classes; training: 256; evaluation: 50\n"), std::string::npos);
   EXPECT_NE(done("--max-steps 1 --set validation=4").out.find("4 classes; training: 192; evaluation: 64\n"),
             std::string::npos);
-  std::string labels = read_file(folder_ / "data/train-labels-idx1-ubyte");
   for (size_t i = 8; i < labels.size(); ++i) labels[i] = static_cast<char>(labels[i] + 5);
   write_file(folder_ / "data/train-labels-idx1-ubyte", labels);
   EXPECT_NE(done("--max-steps 1").out.find("9 classes, 5 of them without a training image; training: 256;"),
@@ -389,6 +389,23 @@ TEST_F(TrainResnet, StartsFromSavedWeights) {
   write_file(folder_ / "half.safetensors", weights.substr(0, weights.size() / 2));
   fs::remove_all(run_dir());
   expect_refused(again + "half.safetensors", {"half.safetensors"});
+}
+
+// Weights of four classes, fine-tuned to three.
+TEST_F(TrainResnet, OtherClassesGetANewLastLayer) {
+  ASSERT_EQ(train("--optimizer sgdm --batch 8 --max-steps 1").exit_code, 0);
+  fs::rename(run_dir(), folder_ / "first");
+  for (const char* name : {"data/train-labels-idx1-ubyte", "data/t10k-labels-idx1-ubyte"}) {
+    std::string bytes = read_file(folder_ / name);
+    for (size_t i = 8; i < bytes.size(); ++i) bytes[i] = static_cast<char>(bytes[i] % 3);
+    write_file(folder_ / name, bytes);
+  }
+  const Outcome outcome = train("--optimizer sgdm --max-steps 1 --init-weights first/weights.safetensors");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("first/weights.safetensors, without fc.weight and fc.bias: the last layer is new"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(load_safetensors(run_dir() / "weights.safetensors").at("fc.bias").numel(), 3);
 }
 
 // The test data is not read.

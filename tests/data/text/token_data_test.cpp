@@ -96,6 +96,38 @@ TEST(Documents, FollowsLinks) {
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("plain", "linked"));
 }
 
+TEST(Documents, TextsAreUtf8) {
+  const TempFolder folder;
+  for (const Bytes& utf16 : {Bytes{0xff, 0xfe, 'a', 0}, {0xfe, 0xff, 0, 'a'}, {'a', 0, 'b', 0}, {0, 'a', 0, 'b'}}) {
+    write(folder / "a.txt", utf16);
+    const auto expect_refused = [&](const auto& read) {
+      EXPECT_EQ(error_of(read), folder / "a.txt: is UTF-16; convert it to UTF-8");
+    };
+    expect_refused([&] { documents_of(folder / "a.txt"); });
+    expect_refused([&] { read_corpus(folder / "a.txt"); });
+    expect_refused([&] { read_word_text(folder / "a.txt", WordSplit::spaces); });
+    expect_refused([&] { read_word_vocabulary(folder / "a.txt"); });
+  }
+  write(folder / "b.txt", bytes_of("\xef\xbb\xbf<eos>\nb\n"));
+  EXPECT_EQ(read_word_text(folder / "b.txt", WordSplit::spaces).text, "<eos>\nb\n");
+  EXPECT_EQ(read_word_vocabulary(folder / "b.txt").id("b"), 1);
+  EXPECT_EQ(read_corpus(folder / "b.txt").sentence(0), "<eos>");
+}
+
+TEST(TokenData, TextsOfAFolderHavePartsByTheirNames) {
+  const TempFolder folder;
+  for (const char* name : {"train.txt", "a/valley.txt", "testament.jsonl.gz", "ptb.test.txt", "wiki-valid.txt.gz"}) {
+    const std::string text = std::string(name).find("jsonl") == std::string::npos ? name : "{\"text\": \"jsonl\"}";
+    write(folder / name, std::string(name).ends_with(".gz") ? gzip(bytes_of(text)) : bytes_of(text));
+  }
+  const TokenData data = load_token_data({.path = folder.str()});
+  EXPECT_EQ(data.tokenizer->decode(ids_of(data.train)), "a/valley.txt\njsonl\ntrain.txt");
+  EXPECT_EQ(data.tokenizer->decode(ids_of(data.valid)), "wiki-valid.txt.gz");
+  EXPECT_THAT(data.of_test, ElementsAre(folder / "ptb.test.txt"));
+  const TokenData all = load_token_data({.path = folder.str(), .valid = folder / "train.txt"});
+  EXPECT_EQ(all.tokenizer->decode(ids_of(all.train)), "a/valley.txt\nptb.test.txt\njsonl\nwiki-valid.txt.gz");
+}
+
 TEST(Documents, HiddenNamesAreIgnored) {
   const TempFolder folder;
   write(folder / "d/a.txt", bytes_of("text"));
