@@ -111,7 +111,8 @@ struct Checker {
   }
   void check(const std::vector<double>& list) const {
     for (const double x : list)
-      if (!inside(x, option.range)) fail_type("a list of finite numbers, each" + range_text(option.range));
+      if (const std::string range = range_text(option.range); !inside(x, option.range))
+        fail_type("a list of finite numbers" + (range.empty() ? "" : ", each" + range));
   }
 
  private:

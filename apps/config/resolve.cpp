@@ -114,6 +114,8 @@ void check_together(const CommonConfig& c) {
   check_sharding(c.optimizer, c.exchange.sharding);
   c.exchange.check_values();
   c.schedule.check();
+  if (const std::string& best = c.checkpoint.best; c.validation > 0 && best.starts_with("test_"))
+    fail("checkpoint.best is ", best, ", but with validation it is named validation_", best.substr(5));
   check(!c.cuda_graph || c.device != "cpu",
         "cuda_graph: passes are captured on a GPU, but the device is cpu; leave cuda_graph out, or use --device cuda");
   check(!c.cuda_graph || !shards_gradients(c.exchange.sharding), "cuda_graph: with exchange.sharding ",

@@ -36,6 +36,16 @@ bool holds_class_folders(const std::string& folder) {
   return false;
 }
 
+// "; cat/1.png is no JPEG" if there are class folders without JPEGs, or "".
+std::string other_images(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::string& name : class_names(folder, ""))
+    for (const fs::directory_entry& file : fs::directory_iterator(folder + "/" + name, ignored))
+      if (const fs::path file_name = file.path().filename(); file_name.string().front() != '.')
+        return "; " + (fs::path(name) / file_name).string() + " is no JPEG (*.jpg, *.jpeg)";
+  return "";
+}
+
 }  // namespace
 
 Layout layout_of(const std::string& folder) {
@@ -65,7 +75,7 @@ Layout layout_of(const std::string& folder) {
   if (!idx.empty()) return Layout::idx;
   if (!cifar10.empty() || !cifar100.empty()) return Layout::cifar;
   if (jpegs || has_train) return Layout::image_folder;
-  fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, kRemedy);
+  fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, other_images(folder), kRemedy);
 }
 
 }  // namespace godwit::data

@@ -356,6 +356,8 @@ TEST(CommandLine, AScaleMayBeANumberOrText) {
 }
 
 TEST(CommandLine, RefusesKeysThatTheMethodDoesNotRead) {
+  expect_parts(error({"--set", "validation=5", "--set", "checkpoint.best=test_top1"}),
+               {"checkpoint.best is test_top1, but with validation it is named validation_top1"});
   expect_parts(error({"--optimizer", "adam", "--set", "optimizer.momentum=0.5"}),
                {"adam does not read optimizer.momentum", "beta1"});
   expect_parts(error({"--set", "schedule.gamma=0.5"}), {"cosine does not read schedule.gamma", "warmup_epochs"});

@@ -82,6 +82,9 @@ TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
   write(flat / "cat/a.jpg", golden_jpeg("colour"));
   write(flat / "dog/b.jpg", golden_jpeg("grey"));
   EXPECT_EQ(layout_of(flat.str()), Layout::image_folder);
+  const TempFolder pngs;
+  write(pngs / "cat/1.png", {1});
+  EXPECT_THAT(error_of([&] { layout_of(pngs.str()); }), HasSubstr("; cat/1.png is no JPEG (*.jpg, *.jpeg)"));
   const ImageFolder single = index(flat);
   EXPECT_EQ(single.train_name, single.test_name);
   EXPECT_THAT(paths(single.train), ElementsAre("cat/a.jpg", "dog/b.jpg"));
