@@ -16,8 +16,8 @@ struct StateTensor {
   bool replicated;    // bit-identical on all ranks
   int64_t bits = -1;  // of a bit mask: number of elements
 
-  bool is_mask() const { return values.dtype() == DType::u32; }
-  int64_t end() const { return begin + (is_mask() ? bits : values.numel()); }
+  bool is_mask() const { return values.dtype() == DType::u32; }                // whether values is a bit mask
+  int64_t end() const { return begin + (is_mask() ? bits : values.numel()); }  // global offset after the last element
 };
 
 }  // namespace godwit
