@@ -71,8 +71,8 @@ void ImageTask::load_initial_weights() {
   const std::vector<std::string> head{parameters.end()[-2].name, parameters.end()[-1].name};
   const bool kept = nn::load_weights(
       config_.init_weights, *model_, [this](const std::string& in_file) { return model_->tensor_name(in_file); }, head);
-  notes_.push_back({"weights", config_.init_weights +
-                                   (kept ? ", without " + head[0] + " and " + head[1] + ": the last layer is new" : "")});
+  const std::string without = kept ? ", without " + head[0] + " and " + head[1] + ": the last layer is new" : "";
+  notes_.push_back({"weights", config_.init_weights + without});
 }
 
 data::Batch ImageTask::next(int64_t micro_batch, double& waited) {

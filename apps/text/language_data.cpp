@@ -117,8 +117,8 @@ std::string vocabulary_file(const LanguageConfig& config) {
     return file_of_vocabulary(fs::path(checkpoint).parent_path().parent_path());
   if (config.init_weights.empty()) return "";
   const std::string file = file_of_vocabulary(fs::path(config.init_weights).parent_path());
-  check(!file.empty(), config.init_weights, ": has no vocab.txt beside it, so the words of its embeddings are not known; ",
-        "name the vocabulary of the run that saved the weights with --vocab FILE");
+  check(!file.empty(), config.init_weights, ": has no vocab.txt beside it, so the words of its embeddings are not ",
+        "known; name the vocabulary of the run that saved the weights with --vocab FILE");
   return file;
 }
 

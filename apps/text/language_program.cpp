@@ -99,7 +99,8 @@ void LanguageConfig::describe(OptionList& list) {
   list.add("valid", data.valid, "validation file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("test", data.test, "test file; empty: the folder's file, or held-out documents").differs_by_host();
   list.add("vocab", data.vocab,
-           "vocabulary, one word per line; empty: vocab.txt next to the initial weights, or built from the training text")
+           "vocabulary, one word per line; empty: vocab.txt next to the initial weights, or built from the training "
+           "text")
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
