@@ -104,7 +104,7 @@ data::WordVocabulary build_vocabulary(const Texts& texts, int64_t limit) {
   return all;
 }
 
-// A file next to the initial weights or in the directory of a resumed run: the vocabulary of these weights.
+// vocab.txt in a folder of weights; "" if there is none.
 std::string file_of_vocabulary(const fs::path& folder) {
   const fs::path file = folder / "vocab.txt";
   return exists(file.string()) ? file.string() : "";
