@@ -105,9 +105,13 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
         plural(all.documents(), "document"), " (separated by blank lines), too few to hold out one of ",
         options.hold_out, "; lower --set data.hold_out=", options.hold_out, ", or set an evaluation file with ",
         "--set data.test=FILE");
-  const auto [rest, held] = options.test.empty() ? all.hold_out(options.hold_out)
-                                                 : std::pair(all, data::read_corpus(options.test, rule, &invalid));
-  const auto [train, test] = config.validation > 0 ? rest.hold_out(config.validation) : std::pair(rest, held);
+  const bool validates = config.validation > 0;
+  const auto split = [&]() -> std::pair<data::Corpus, data::Corpus> {
+    if (validates) return (options.test.empty() ? all.hold_out(options.hold_out).first : all).hold_out(config.validation);
+    if (options.test.empty()) return all.hold_out(options.hold_out);
+    return {all, data::read_corpus(options.test, rule, &invalid)};
+  };
+  const auto [train, test] = split();
   TextData data = with_tokenizer(config, sentences_of(train));
   data.invalid = invalid;
   data::PretrainingOptions pretraining{.length = options.length, .masked = options.masked};
@@ -119,8 +123,8 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   data.notes.push_back(
       {"text", path + ": " + plural(train.documents(), "document") + ", " + plural(source->tokens(), "token") +
                    "; evaluation: " +
-                   (options.test.empty() || config.validation > 0 ? plural(test.documents(), "document") + " of it"
-                                                                  : options.test)});
+                   (options.test.empty() || validates ? plural(test.documents(), "document") + " of it"
+                                                      : options.test)});
   data.train = std::move(source);
   data.test = std::make_unique<data::PretrainingSource>(test, data.tokenizer.pieces, pretraining);
   return data;

@@ -227,9 +227,10 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
 void Trainer::announce_checkpoint(Progress& progress) {
   if (!leader() || announced_ || !pending_ || !pending_->complete()) return;
   announced_ = true;
-  if (pending_step_ == best_.step) saved_best_ = best_;
   const std::string folder = run_dir_ + "/checkpoints";
   const std::map<int64_t, std::string> all = checkpoints_in(folder);
+  // A checkpoint may be complete before its evaluation, in this or in an interrupted run.
+  if (all.contains(best_.step)) saved_best_ = best_;
   std::error_code ignored;
   int64_t old = std::ssize(all) - config_.checkpoint.keep;
   for (auto checkpoint = all.begin(); old > 0; ++checkpoint, --old)

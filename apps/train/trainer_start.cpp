@@ -84,6 +84,11 @@ std::vector<std::string> Trainer::warnings() const {
     all.push_back(detail::concat(
         "shards differ in size, because parameters or blocks are not split, and messages have the largest size: ",
         std::round(10 * times) / 10, " values are sent per parameter; exchange.sharding=none sends fewer"));
+  const ScheduleConfig& schedule = config_.schedule;
+  if (const auto run = static_cast<double>(total_steps_) / static_cast<double>(steps_per_epoch_);
+      schedule.name == "multi_step" && schedule.milestones.front() >= run)
+    all.push_back(detail::concat("schedule.milestones: the first is after ", schedule.milestones.front(),
+                                 " epochs, but this run ends after ", run, ", so the learning rate does not fall"));
   const auto add = [&](const std::vector<std::string>& lines) { all.insert(all.end(), lines.begin(), lines.end()); };
   const OptimizerMethod& method = config_.optimizer.method();
   if (method.notices) add(method.notices(for_run(config_.optimizer, schedule_, total_steps_).options(), total_steps_));

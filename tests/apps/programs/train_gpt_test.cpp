@@ -284,6 +284,26 @@ TEST_F(TrainGpt, AResumedRunKeepsItsCharacters) {
   EXPECT_EQ(read_file(run_dir() / "model/characters.json"), characters);
 }
 
+// As after a run that was killed between the checkpoint and the evaluation of its best step.
+TEST_F(TrainGpt, KeepsTheBestCheckpointIfTheResumedRunEvaluatesIt) {
+  done("--lr 3 --set clip.norm=0 --set schedule=constant --max-steps 8 --checkpoint-every 2 --set evaluate_every=2 "
+       "--set checkpoint.best=val_loss --set checkpoint.keep=9");
+  std::map<double, int64_t> step_of;  // by loss
+  for (const json& line : metrics())
+    if (line.contains("val_loss")) step_of[line["val_loss"]] = line["step"];
+  const int64_t best = step_of.begin()->second;
+  ASSERT_LT(best, 8);
+  const auto checkpoint = [&](int64_t step) { return "step-" + std::to_string(step); };
+  for (int64_t later = best + 2; later <= 8; later += 2)
+    ASSERT_GT(fs::remove_all(run_dir() / "checkpoints" / checkpoint(later)), 0u);
+  const Outcome resumed = train("--set checkpoint.keep=1", "--resume run");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  std::set<std::string> kept;
+  for (const auto& entry : fs::directory_iterator(run_dir() / "checkpoints"))
+    kept.insert(entry.path().filename().string());
+  EXPECT_EQ(kept, (std::set{checkpoint(best), checkpoint(8)})) << resumed.out;
+}
+
 TEST_F(TrainGpt, KeepsTheCheckpointWithTheFewestBitsPerByte) {
   const Outcome outcome = done("--lr 1e-2 --max-steps 9 --set evaluate_every=2 --set checkpoint.best=bits_per_byte "
                                "--set checkpoint.keep=1");

@@ -499,6 +499,8 @@ TEST_F(TrainResnet, PrintsNoticesAboutUnexpectedBehavior) {
       "--max-steps 1 --optimizer adafactor --set exchange.sharding=zero2 --set bucket.first_mib=0.1 --set "
       "bucket.mib=0.1",
       "notice: shards differ in size");
+  expect("--max-steps 4 --set schedule=multi_step --set schedule.milestones=30,60",
+         "notice: schedule.milestones: the first is after 30 epochs, but this run ends after ");
 }
 
 TEST_F(TrainResnet, RefusesCorruptData) {

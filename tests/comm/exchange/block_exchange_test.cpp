@@ -234,10 +234,12 @@ TEST(BlockExchange, Ef21MatchesTheParameterServer) {
   for (const Topology& topology : kRanks)
     for (const auto compressor : {Ef21Options::Compressor::topk, Ef21Options::Compressor::one_bit}) {
       ExchangePlan plan;
-      plan.config = Ef21Options{
-          .compressor = compressor, .density = 0.05, .reply = topology.nodes == 2 ? Reply::f32 : Reply::all_gather};
+      const bool largest = compressor == Ef21Options::Compressor::topk;
+      plan.config = Ef21Options{.compressor = compressor,
+                                .density = largest ? 0.05 : Ef21Options{}.density,
+                                .reply = topology.nodes == 2 ? Reply::f32 : Reply::all_gather};
       plan.topology = topology;
-      const test::Quantize quantize = compressor == Ef21Options::Compressor::topk ? topk(0.05) : one_bit;
+      const test::Quantize quantize = largest ? topk(0.05) : one_bit;
       const ExchangeRun run = test::run_exchange(plan);
       const size_t d = static_cast<size_t>(plan.d());
       const int world = topology.world();

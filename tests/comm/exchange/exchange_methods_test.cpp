@@ -172,6 +172,8 @@ TEST(ExchangeMethods, RefuseInvalidInputs) {
     for (const double density : {0.0, -0.5, 1.5, static_cast<double>(NAN)})
       expect(refusal(TopKOptions{.density = density}), "topk: density expects a finite number in (0, 1]");
     expect(unknown("ef21", "compressor", "qsgd"), "compressor 'qsgd'");
+    expect(refusal(Ef21Options{.compressor = Ef21Options::Compressor::one_bit, .density = 0.05}),
+           "ef21: compressor one_bit does not read density, which is 0.05");
     expect(refusal(Ef21Options{.reply = Reply::coded}), "ef21: reply: no such reply 'coded'; available: f32, none");
     expect(refusal(TernGradOptions{.clip_sigma = NAN}), "clip_sigma");
     expect(unknown("hierarchical", "wire", "int8"), "exchange dense");
