@@ -24,6 +24,7 @@ struct Node {
   std::function<Var()> again;                   // recompute() only: the function
   std::function<void()> hook;                   // leaves only
   std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
+  const void *hook_owner = nullptr, *allocator_owner = nullptr;
   std::weak_ptr<Tensor> early = {};  // leaves only: memory() of the EarlyGradient that has taken the memory of grad
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward && !again; }
@@ -60,6 +61,14 @@ void free_grad_memory(Node& node) {
   node.early.reset();
 }
 
+// Sets a function of `owner`. A null function removes only that of `owner`.
+template <class F>
+void set_owned(F& f, const void*& f_owner, F given, const void* owner) {
+  if (!given && f_owner != owner) return;
+  f = std::move(given);
+  f_owner = f ? owner : nullptr;
+}
+
 // to += g
 void add_to(const Tensor& to, const Tensor& g) {
   on_device(to, [&](auto device) { accumulate(device, g, to); });
@@ -70,6 +79,7 @@ struct Var::Impl {
   Tensor value;
   std::shared_ptr<Node> node;
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
+  const void* provide_owner = nullptr;
   Var::Fill fill = nullptr;                                        // while deferred
 
   void compute() {
@@ -213,9 +223,9 @@ void Var::rebind(Tensor value, Tensor grad) const {
   impl_->node->has_grad = false;
 }
 
-void Var::set_grad_allocator(std::function<Tensor()> memory) const {
+void Var::set_grad_allocator(std::function<Tensor()> memory, const void* owner) const {
   check(requires_grad() && impl_->node->leaf(), "set_grad_allocator: only leaves that require a gradient have one");
-  impl_->node->allocate_grad = std::move(memory);
+  set_owned(impl_->node->allocate_grad, impl_->node->allocator_owner, std::move(memory), owner);
 }
 
 void Var::release_grad() const {
@@ -225,10 +235,12 @@ void Var::release_grad() const {
   impl_->node->grad = Tensor();
 }
 
-void Var::on_grad(std::function<void()> hook) const {
+void Var::on_grad(std::function<void()> hook, const void* owner) const {
   check(requires_grad() && impl_->node->leaf(), "on_grad: only leaves that require a gradient have hooks");
-  impl_->node->hook = std::move(hook);
+  set_owned(impl_->node->hook, impl_->node->hook_owner, std::move(hook), owner);
 }
+
+const void* Var::grad_hook_owner() const { return impl_->node->hook_owner; }
 
 Var Var::deferred(Shape shape, DType dtype, Fill fill) {
   Var var(Tensor::detached(shape, dtype), /*requires_grad=*/true);
@@ -248,9 +260,10 @@ void Var::read(const Tensor& part, int64_t begin) const {
   part.copy_from(value().range(begin, part.numel()));
 }
 
-void Var::on_use(std::function<void()> provide) const {
+void Var::on_use(std::function<void()> provide, const void* owner) const {
   check(requires_grad() && impl_->node->leaf(), "on_use: only leaves that require a gradient have such a function");
-  impl_->provide = provide ? std::make_shared<const std::function<void()>>(std::move(provide)) : nullptr;
+  auto shared = provide ? std::make_shared<const std::function<void()>>(std::move(provide)) : nullptr;
+  set_owned(impl_->provide, impl_->provide_owner, std::move(shared), owner);
   impl_->node->provide = impl_->provide;
 }
 

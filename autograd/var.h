@@ -91,10 +91,13 @@ class Var {
   // Binds the Var to other memory of the same shape and copies the value, unless `value` is detached. An undefined grad
   // is allocated by the first contribution.
   void rebind(Tensor value, Tensor grad) const;
-  // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound.
-  void set_grad_allocator(std::function<Tensor()> memory) const;
+  // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound. Null removes
+  // the allocator of `owner`, any address; that of another owner stays.
+  void set_grad_allocator(std::function<Tensor()> memory, const void* owner = nullptr) const;
   void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
-  void on_grad(std::function<void()> hook) const;  // called once per backward(), after the last contribution
+  // Sets a function that is called once per backward(), after the last contribution. Null: as in set_grad_allocator().
+  void on_grad(std::function<void()> hook, const void* owner = nullptr) const;
+  const void* grad_hook_owner() const;  // of the function of on_grad(); null if there is none
 
   // Writes the elements [begin, begin + part.numel()) of a value to `part`.
   using Fill = std::function<void(const Tensor& part, int64_t begin)>;
@@ -106,8 +109,9 @@ class Var {
   void read(const Tensor& part, int64_t begin) const;
 
   // Sets a function that provides the values of a leaf. value() calls the function; so does backward() before each
-  // operation with the leaf as an input, except recompute(). Vars that are views of the value call it too. Null: none.
-  void on_use(std::function<void()> provide) const;
+  // operation with the leaf as an input, except recompute(). Vars that are views of the value call it too. Null: as in
+  // set_grad_allocator().
+  void on_use(std::function<void()> provide, const void* owner = nullptr) const;
 
  private:
   struct Impl;

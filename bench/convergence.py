@@ -11,10 +11,11 @@ Columns of the table:
   step, ms                        median time of a step; compare only runs on an otherwise idle machine
 Bytes, state and step time come from the run with the first seed.
 
-A finished run is not repeated, so a second call continues an interrupted series. --plot needs matplotlib.
+A finished run of the same program, configuration, data and flags is not repeated, so a second call continues an interrupted series. --plot needs matplotlib.
 """
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import pathlib
 import shutil
@@ -37,8 +38,15 @@ def read_metrics(folder):
     return None if any("interrupted" in m for m in metrics) else metrics
 
 
-def run(program, config, seed, data, folder, flags):
+def folder_of(out, program, config, seed, data, flags):
+    """The folder of a run. Its name has a hash of everything that determines the result."""
+    settings = json.dumps([program, config.read_text(), str(data), flags])
+    return out / f"{config.stem}-{seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+
+
+def run(program, config, seed, data, out, flags):
     """Trains one configuration unless its run is finished. Returns the lines of metrics.jsonl; None if the run failed."""
+    folder = folder_of(out, program, config, seed, data, flags)
     if read_metrics(folder) is None:
         shutil.rmtree(folder, ignore_errors=True)
         command = [root / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
@@ -101,9 +109,12 @@ def main():
     arguments = parser.parse_args(own)
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     results, out = {}, arguments.out.resolve()
+    configs = {config.stem: config.resolve() for config in arguments.configs}
+    if len(configs) < len(arguments.configs):
+        parser.error("two configurations have the same file name, which names the rows of the table")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = {(config.stem, seed): pool.submit(run, arguments.program, config.resolve(), seed, arguments.data,
-                                                 out / f"{config.stem}-{seed}", flags) for config in arguments.configs for seed in seeds}
+        runs = {(name, seed): pool.submit(run, arguments.program, config, seed, arguments.data, out, flags)
+                for name, config in configs.items() for seed in seeds}
     for (name, seed), done in runs.items():
         if done.result() is None:
             print(f"{name}, seed {seed}: failed", file=sys.stderr)
@@ -118,7 +129,7 @@ def main():
         last = {seed: factor * [m[key] for m in metrics if key in m][-1] for seed, metrics in runs.items()}
         cells = [f"{last[seed]:.2f}" if seed in last else "–" for seed in seeds]
         first = next(iter(runs))
-        cells += [f"{statistics.mean(last.values()):.2f}", *costs(out / f"{name}-{first}", runs[first])]
+        cells += [f"{statistics.mean(last.values()):.2f}", *costs(folder_of(out, arguments.program, configs[name], first, arguments.data, flags), runs[first])]
         print(f"| {name} | " + " | ".join(cells) + " |")
     if arguments.plot:
         plot(results, arguments.plot)

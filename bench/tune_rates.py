@@ -37,7 +37,7 @@ def main():
 
     def evaluate(config, rate):
         """The last evaluation of a run, as a number of which larger is better; None if the run failed (for example diverged)."""
-        metrics = run(arguments.program, config.resolve(), arguments.seed, arguments.data, out / f"{config.stem}-{rate:g}", [*flags, "--lr", f"{rate:g}"])
+        metrics = run(arguments.program, config.resolve(), arguments.seed, arguments.data, out, [*flags, "--lr", f"{rate:g}"])
         if metrics is None:
             return None
         key, label, factor = metric_of(metrics)

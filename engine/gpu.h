@@ -26,8 +26,9 @@ const ConvolutionPaths& convolution_paths();  // of the calling thread's context
 // Number of shapes for which the calling thread's context has prepared a library call; 0 on the CPU.
 int64_t library_choices();
 // Sets a function that the calling thread's context calls before it prepares a library call for a new shape, or
-// captures a graph; both may load kernels. Null: none. No effect on the CPU.
-void before_loading(std::function<void()> f);
+// captures a graph; both may load kernels. Null removes the function of `owner`, any address; that of another owner
+// stays. No effect on the CPU.
+void before_loading(std::function<void()> f, const void* owner);
 // CUDA priority of the calling thread's stream: lower numbers run first. 0 on the CPU.
 int stream_priority();
 

@@ -9,7 +9,7 @@ const ConvolutionPaths& convolution_paths() {
   return none;
 }
 int64_t library_choices() { return 0; }
-void before_loading(std::function<void()>) {}
+void before_loading(std::function<void()>, const void*) {}
 int stream_priority() { return 0; }
 
 }  // namespace godwit

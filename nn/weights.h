@@ -19,8 +19,9 @@ void check_finite(const std::string& file, const std::string& name, const Tensor
 // Writes all parameters and buffers; filters become [out, in, kh, kw]. On failure no partial file remains.
 void save_weights(const std::string& path, const Module& module);
 
-// Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory (also
-// after binding to buckets). Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
+// Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory. If a
+// DataParallel with sharded or rounded parameters has them, call this within DataParallel::with_master_weights(), which
+// would otherwise replace the values by its own. Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
 // of another shape or type (up to five names each); the module is then unchanged. Another Error names a tensor with an
 // infinite value or NaN. `name_of` maps a name in the file to the module's name, for files with other names.
 // `replaceable`: parameters that the file may lack or have with another shape, such as the last layer for other classes;

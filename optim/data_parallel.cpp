@@ -349,8 +349,12 @@ std::vector<double> DataParallel::counters() const {
   return all;
 }
 
-void DataParallel::restore(const std::vector<double>& counters) {
-  for (const double number : counters) check(std::isfinite(number), "checkpoint: a counter is not finite");
+void DataParallel::restore(std::vector<double> counters) {
+  for (double& number : counters) {
+    // Earlier versions wrote infinity where the norm of a second moment had been 0.
+    if (number == std::numeric_limits<double>::infinity()) number = std::numeric_limits<double>::max();
+    check(std::isfinite(number), "checkpoint: a counter is not finite");
+  }
   for (size_t i = 0; i < std::min<size_t>(counters.size(), 3); ++i)
     check(counters[i] < 0x1p53, "checkpoint: counter ", i, " is ", counters[i], ", expected a count");
   check(counters.size() >= 3 && counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0 &&

@@ -90,6 +90,7 @@ class DataParallel {
 
   int64_t steps() const { return info_.step; }                        // number of steps begun, without skipped ones
   int64_t skipped() const { return skipped_; }                        // number of skipped steps
+  void set_skipped(int64_t steps) { skipped_ = steps; }               // after load_checkpoint(), which also sets it
   const std::string& skip_reason() const { return skip_reason_; }     // of the last skipped step; equal on all ranks
   StepTimes times() const;                                            // of the last step, or of this one so far
   // Of the last step, before clipping; 0 without clip_norm.
@@ -100,7 +101,7 @@ class DataParallel {
   Buckets& updated_buckets() { return parameters_ ? parameters_->own() : buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // state
   std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers besides the state tensors
-  void restore(const std::vector<double>& counters);          // sets the counters of a checkpoint
+  void restore(std::vector<double> counters);                 // sets the counters of a checkpoint
   std::string method_names() const;                           // optimizer, exchange and sharding: "adamw, dense, none"
   const Scheduler& scheduler() const { return scheduler_; }   // unused parameters, overlapped buckets
   // False after a local step, which leaves the replicas different.

@@ -7,6 +7,7 @@
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "comm/parallel/finite.h"
+#include "engine/context.h"
 #include "engine/hash.h"
 #include "optim/data_parallel.h"
 
@@ -46,6 +47,12 @@ void DataParallel::finish_checks() {
 }
 
 void DataParallel::find_cause() {
+  if (context().device.is_cuda()) {
+    try {
+      scheduler_.synchronize();  // checks of the communication stream may still be copied to the host
+    } catch (const Error&) {     // the caller has the first error
+    }
+  }
   last_reads_->run();
   held_.run();
   reads_->run();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "comm/exchange/half_mean.h"
@@ -20,6 +21,7 @@ constexpr double kSettledShare = 0.99;   // of all values, in tensors that have 
 constexpr double kOutgrown = 4;          // largest ‖ĝ‖²/‖v̂‖₁ of a v̂ that is not outgrown
 constexpr double kLargestWeight = 0.5;   // of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
 constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
+constexpr double kFromZero = std::numeric_limits<double>::max();  // change of ‖v̂‖₁ from 0; checkpoints hold no infinity
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
   std::vector<Segment> ranges;
@@ -28,6 +30,10 @@ std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
 }
 
 bool has_settled(double change) { return change >= kSettled && change <= 1 / kSettled; }
+
+std::string change_text(double change) {
+  return change == kFromZero ? "from 0" : detail::concat(std::round(100 * change) / 100, " times");
+}
 
 }  // namespace
 
@@ -172,7 +178,7 @@ bool VarianceFreeze::settled() {
   changes_.resize(names_.size());
   for (size_t i = 0; i < names_.size(); ++i) {
     const double before = snapshots_.front()[i], now = snapshots_.back()[i];
-    changes_[i] = before > 0 ? now / before : now > 0 ? std::numeric_limits<double>::infinity() : 1;
+    changes_[i] = before > 0 ? std::min(now / before, kFromZero) : now > 0 ? kFromZero : 1;
     if (has_settled(changes_[i])) in_settled += sizes_[i];
   }
   snapshots_.pop_front();
@@ -194,8 +200,7 @@ std::string VarianceFreeze::unsettled() const {
   std::string text = "these second moments still changed over " + std::to_string(delta) + " steps:";
   constexpr size_t kShown = 3;
   for (size_t k = 0; k < std::min(order.size(), kShown); ++k)
-    text += detail::concat(k > 0 ? ", " : " ", names_[order[k]], " (", std::round(100 * changes_[order[k]]) / 100,
-                           " times)");
+    text += detail::concat(k > 0 ? ", " : " ", names_[order[k]], " (", change_text(changes_[order[k]]), ")");
   if (order.size() > kShown) text += detail::concat(" and ", order.size() - kShown, " more");
   return text;
 }

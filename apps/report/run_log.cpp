@@ -117,6 +117,7 @@ RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard
       metrics_(open_metrics(dir_, resumed ? std::optional(resumed->metrics_bytes) : std::nullopt), metrics_file(dir_)) {
   try {
     if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
+    if (resumed) std::remove((dir_ + "/summary.json").c_str());  // of the part before the resume
     write_whole(dir_ + "/config.json", config_json + "\n");  // last, because a folder with this file alone is refused
   } catch (...) {
     if (!resumed) std::remove(metrics_file(dir_).c_str());

@@ -80,7 +80,9 @@ Texts load_texts(const LanguageDataConfig& options) {
         " requires data.valid, because without it the test text is held out of ", path);
   if (options.valid.empty()) return held_out(path, options, split);
   data::InvalidUtf8 invalid;
-  Texts texts{.train = lines_of(data::read_corpus(path, data::Sentences::lines, &invalid), path, split),
+  Texts texts{.train = options.path.empty()
+                           ? lines_of(data::read_corpus(path, data::Sentences::lines, &invalid), path, split)
+                           : data::read_word_text(path, split, &invalid),
               .valid = data::read_word_text(options.valid, split, &invalid),
               .test = {}};
   if (!options.test.empty()) texts.test = data::read_word_text(options.test, split, &invalid);

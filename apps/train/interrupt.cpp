@@ -10,6 +10,8 @@
 #include <ctime>
 #include <iterator>
 
+#include "engine/start_thread.h"
+
 namespace godwit::apps {
 namespace {
 
@@ -74,6 +76,19 @@ void put(Text& text, const std::string& message) {
 }
 
 }  // namespace
+
+void handle_signals_in_thread() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGUSR1);
+  for (const Caught& caught : kCaught) sigaddset(&signals, caught.signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const auto handle = [signals] {
+    ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    for (;;) ::pause();
+  };
+  start_thread(handle, "the thread that handles signals").detach();
+}
 
 void catch_interrupts(const std::string& asked, const std::string& ended) {
   Texts* next = current.load() == &texts[0] ? &texts[1] : &texts[0];

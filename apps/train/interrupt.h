@@ -5,6 +5,11 @@
 
 namespace godwit::apps {
 
+// Starts a thread that alone handles these signals, and blocks them in the calling thread and in the threads that it
+// starts from now on. Call it before other threads exist. Threads that compute must run no signal handler: some matrix
+// products of oneDNN move the stack pointer into the heap, and a handler would overwrite the memory below it.
+void handle_signals_in_thread();
+
 // Installs handlers. The first signal is recorded and prints its name and `asked` on stderr as one line ("SIGTERM:
 // stops soon"). The second prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C), without
 // running destructors. Signals within one second of the first are ignored, because batch systems and terminals send

@@ -111,6 +111,7 @@ int run_program(const Program& program, int argc, char** argv) {
   catch_checkpoint_signal();
   int failure = 2, rank = 0;
   try {
+    handle_signals_in_thread();
     const std::optional<Launcher> launched = launcher();
     if (launched) rank = launched->rank;
     std::ostream silent(nullptr);

@@ -227,6 +227,7 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
 void Trainer::announce_checkpoint(Progress& progress) {
   if (!leader() || announced_ || !pending_ || !pending_->complete()) return;
   announced_ = true;
+  const auto busy = comm_.world->busy();
   const std::string folder = run_dir_ + "/checkpoints";
   const std::map<int64_t, std::string> all = checkpoints_in(folder);
   // A checkpoint may be complete before its evaluation, in this or in an interrupted run.
@@ -255,7 +256,9 @@ void Trainer::roll_back(Progress& progress) {
     return;
   }
   CheckpointExtras state = extras();
+  const int64_t skipped = replica_->skipped();
   load_checkpoint(folder, *replica_, comm_, state);
+  replica_->set_skipped(skipped);
   if (ema_) ema_->continue_after(replica_->steps());
   if (leader()) progress.line("parameters and optimizer state are restored from " + folder);
 }
@@ -269,6 +272,7 @@ static bool is_step(const std::string& name) {
 
 // Removes checkpoints whose saving or removal was interrupted. Other files and folders remain.
 void Trainer::remove_partial_checkpoints() const {
+  const auto busy = comm_.world->busy();
   std::error_code error;
   std::vector<std::filesystem::path> partial;
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);

@@ -55,7 +55,7 @@ void Trainer::report(Progress& progress) {
                         .bytes_inter = sums.item(5) / steps,
                         .times = times};
     if (sums.item(2) > 0) metrics.accuracy = sums.item(1) / sums.item(2);
-    if (config_.clip.norm > 0) metrics.grad_norm = replica_->gradient_norm();
+    if (config_.clip.norm > 0 && skipped_in_a_row_ == 0) metrics.grad_norm = replica_->gradient_norm();
     if (config_.non_finite == "skip") metrics.skipped = replica_->skipped();
     write([&] { log_->step(metrics); });
     show(metrics, progress);

@@ -2,7 +2,9 @@
 // pass on a GPU. Both give the same bits.
 #pragma once
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "comm/segment.h"
 #include "comm/compress/table.h"
@@ -33,7 +35,10 @@ struct BlockScales {
   const float *now, *before;  // s of this step and of the step before, per block
   float ratio;                // s_e / s
   // Of one block.
-  GODWIT_INLINE Scales of(int64_t block) const { return {now[block], ratio * before[block], ratio * now[block]}; }
+  GODWIT_INLINE Scales of(int64_t block) const {
+    const float s = now[block];
+    return {s, ratio * before[block], std::isinf(s) ? 0 : ratio * s};
+  }
 };
 
 // Encodes all pieces as encode() in wire/loco_codes.h does; `element` is the global offset of the bucket's first value.
@@ -74,6 +79,8 @@ void mean_of_sums(Cuda, const Messages& messages, const uint8_t* sums, int64_t w
 GODWIT_INLINE inline bf16 rounded_up(float x) {
   return bf16(std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0xFFFFu) & 0xFFFF0000u));
 }
+// s of a block before its first gradient. A 1-bit code has no value for 0, but with s = infinity it means ±1/(2s) = 0.
+constexpr float scale_before(int bits) { return bits == 1 ? std::numeric_limits<float>::infinity() : 1; }
 // s for blocks whose largest size is `most`, which counts as at least 2⁻¹⁰⁰.
 GODWIT_INLINE inline float scale_of_size(float most, int bits) {
   const float size = most < 0x1p-100f ? 0x1p-100f : most;

@@ -144,7 +144,8 @@ class Loco : public Exchange {
     }
     cut(state, shards);
     state.e = Tensor::zeros({bucket.numel}, DType::u8);
-    state.scales = Tensor::full({std::ssize(state.blocks.all)}, fixed_scale_ > 0 ? fixed_scale_ : 1);
+    state.scales = Tensor::full({std::ssize(state.blocks.all)},
+                                fixed_scale_ > 0 ? fixed_scale_ : loco::scale_before(static_cast<int>(options_.bits)));
     states_.push_back(std::move(state));
   }
 
@@ -177,7 +178,8 @@ class Loco : public Exchange {
   std::string phase(const char* what) const { return name_ + "/" + what; }
 
   // s = 7/M (4 bits), 127/M (8) or 1/(2M) (1), where M is the largest |g| of the block over all ranks, rounded up to
-  // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale.
+  // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale. The mean of a
+  // block that has never had a gradient is 0.
   void agree_on_scales(BucketState& state, const Bucket& bucket, Group& group) const {
     const int64_t blocks = std::ssize(state.blocks.all);
     const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);

@@ -113,10 +113,12 @@ Buckets::Buckets(const std::vector<Parameter>& parameters, const BucketOptions& 
   released_ = std::make_shared<ReleasedMemory>();
   for (Bucket& bucket : buckets_)  // the elements keep their addresses when Buckets is moved
     for (const Slot& slot : bucket.slots)
-      slot.var.set_grad_allocator([released = released_, &bucket, &slot] {
-        allocate(*released, bucket);
-        return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
-      });
+      slot.var.set_grad_allocator(
+          [released = released_, &bucket, &slot] {
+            allocate(*released, bucket);
+            return bucket.grad.range(slot.offset, slot.numel).view(slot.var.shape());
+          },
+          released_.get());
 }
 
 Buckets::Buckets(std::vector<Bucket> buckets) : buckets_(std::move(buckets)) {
@@ -126,7 +128,7 @@ Buckets::Buckets(std::vector<Bucket> buckets) : buckets_(std::move(buckets)) {
 Buckets::~Buckets() {
   if (!released_) return;
   for (const Bucket& bucket : buckets_)
-    for (const Slot& slot : bucket.slots) slot.var.set_grad_allocator(nullptr);
+    for (const Slot& slot : bucket.slots) slot.var.set_grad_allocator(nullptr, released_.get());
 }
 
 void Buckets::allocate(ReleasedMemory& released, Bucket& bucket) {

@@ -28,13 +28,13 @@ ParameterShards::ParameterShards(Buckets& buckets, std::vector<Bucket> own, std:
   for (int64_t i = n - 1; i > 0; --i) last_order_.push_back(i);  // the forward pass begins with the last bucket
   for (int64_t i = 0; i < n; ++i) {
     last_order_.push_back(i);
-    for (const Slot& slot : buckets[i].slots) slot.var.on_use([this, i] { use(i); });
+    for (const Slot& slot : buckets[i].slots) slot.var.on_use([this, i] { use(i); }, this);
   }
 }
 
 ParameterShards::~ParameterShards() {
   for (const Bucket& bucket : buckets_)
-    for (const Slot& slot : bucket.slots) slot.var.on_use(nullptr);
+    for (const Slot& slot : bucket.slots) slot.var.on_use(nullptr, this);
 }
 
 Bucket ParameterShards::own_bucket(const Bucket& bucket, int64_t alignment) {

@@ -16,15 +16,15 @@ Scheduler::Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Commun
     const std::vector<Slot>& slots = buckets[static_cast<int64_t>(b)].slots;
     have_.emplace_back(slots.size(), false);
     missing_.push_back(static_cast<int64_t>(slots.size()));
-    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { on_gradient_ready(b, s); });
+    for (size_t s = 0; s < slots.size(); ++s) slots[s].var.on_grad([this, b, s] { on_gradient_ready(b, s); }, this);
   }
-  if (kernels_wait()) before_loading([this] { stream_.synchronize(); });
+  if (kernels_wait()) before_loading([this] { stream_.synchronize(); }, this);
 }
 
 Scheduler::~Scheduler() {
-  if (kernels_wait()) before_loading(nullptr);
+  if (kernels_wait()) before_loading(nullptr, this);
   for (const Bucket& bucket : buckets_)
-    for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr);
+    for (const Slot& slot : bucket.slots) slot.var.on_grad(nullptr, this);
 }
 
 void Scheduler::begin_step(int micro_batches) {
@@ -35,7 +35,11 @@ void Scheduler::begin_step(int micro_batches) {
     const std::vector<Slot>& slots = buckets_[b].slots;
     have_[static_cast<size_t>(b)].assign(slots.size(), false);
     missing_[static_cast<size_t>(b)] = static_cast<int64_t>(slots.size());
-    for (const Slot& slot : slots) slot.var.clear_grad();
+    for (const Slot& slot : slots) {
+      check(slot.var.grad_hook_owner() == this, "scheduler: parameter '", slot.name,
+            "' now belongs to another DataParallel or Scheduler; use the newest one, or destroy this one before");
+      slot.var.clear_grad();
+    }
   }
   next_ = complete_ = 0;
   arriving_ = deferred_ = false;

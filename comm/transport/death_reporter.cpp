@@ -1,6 +1,7 @@
 #include "comm/transport/death_reporter.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,9 +26,16 @@ bool spawn(const std::string& who, int pipe, int phase) {
   posix_spawn_file_actions_adddup2(&actions, pipe, kPipe);
   posix_spawn_file_actions_adddup2(&actions, phase, kPhase);
   posix_spawn_file_actions_addclosefrom_np(&actions, kPhase + 1);  // connections of MPI must close with this process
+  sigset_t blocked;  // in the child: no signal, even if this thread blocks some
+  sigemptyset(&blocked);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   const char* arguments[] = {"sh", "-c", kScript, "sh", who.c_str(), nullptr};
   pid_t child = 0;
-  const int error = posix_spawn(&child, "/bin/sh", &actions, nullptr, const_cast<char**>(arguments), environ);
+  const int error = posix_spawn(&child, "/bin/sh", &actions, &attributes, const_cast<char**>(arguments), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error == 0;
 }

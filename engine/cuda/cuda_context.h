@@ -36,6 +36,7 @@ class CudaContext {
   ConvolutionPaths convolutions;
   int64_t choices = 0;  // number of values created by cached()
   std::function<void()> before_loading;  // engine/gpu.h
+  const void* loading_owner = nullptr;   // of before_loading
   std::shared_ptr<AbortedWork> aborted = std::make_shared<AbortedWork>();  // shared by the rank's contexts on this GPU
 
   cublasLtHandle_t blas();  // created on first use

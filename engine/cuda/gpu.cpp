@@ -31,8 +31,11 @@ const ConvolutionPaths& convolution_paths() {
 
 int64_t library_choices() { return context().cuda ? context().cuda->choices : 0; }
 
-void before_loading(std::function<void()> f) {
-  if (const auto& cuda = context().cuda) cuda->before_loading = std::move(f);
+void before_loading(std::function<void()> f, const void* owner) {
+  const auto& cuda = context().cuda;
+  if (!cuda || (!f && cuda->loading_owner != owner)) return;
+  cuda->before_loading = std::move(f);
+  cuda->loading_owner = owner;
 }
 
 int64_t peak_gpu_bytes() { return context().cuda ? rank_pools(*context().cuda)->peak_bytes() : 0; }

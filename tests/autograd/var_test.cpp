@@ -80,6 +80,23 @@ TEST(Var, HookRunsOnceAfterTheLastContribution) {
   EXPECT_EQ(seen, std::vector<double>{5});
 }
 
+// An object that is replaced ends after its successor has set its function.
+TEST(Var, AFunctionIsRemovedByItsOwnerOnly) {
+  const Var x = leaf(1);
+  int first = 0, second = 0;
+  const int owners[2] = {};
+  x.on_grad([&] { ++first; }, &owners[0]);
+  x.on_grad([&] { ++second; }, &owners[1]);
+  x.on_grad(nullptr, &owners[0]);
+  EXPECT_EQ(x.grad_hook_owner(), &owners[1]);
+  backward(scale(x, 2));
+  x.on_grad(nullptr, &owners[1]);
+  EXPECT_EQ(x.grad_hook_owner(), nullptr);
+  backward(scale(x, 2));
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(second, 1);
+}
+
 TEST(Var, HooksRunBeforeTheRestOfBackward) {
   Var a = leaf(1), b = leaf(1);
   std::vector<std::string> order;

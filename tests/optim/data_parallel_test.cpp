@@ -1,6 +1,6 @@
 #include "optim/data_parallel.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -49,6 +49,31 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
     EXPECT_EQ(updates, 3);
     replica.check_replicas();
   });
+}
+
+// replica = std::make_unique<DataParallel>(…) destroys the old replica after the new one exists.
+TEST(DataParallel, TheNewestReplicaTrainsTheParameters) {
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2, Sharding::zero3, Sharding::hybrid})
+    run_local({2, 2}, [&](Communicator& comm) {
+      const Var w(Tensor::zeros({1000}), true);
+      DataParallelOptions options{.optimizer = plain_sgd(1)};
+      options.exchange.sharding = sharding;
+      auto replica = std::make_unique<DataParallel>(std::vector<Parameter>{{"w", w}}, comm, options);
+      const auto step = [&] {
+        replica->begin_step(1);
+        replica->backward(dot(w, -1));
+        replica->finish_step();
+      };
+      step();
+      auto next = std::make_unique<DataParallel>(std::vector<Parameter>{{"w", w}}, comm, options);
+      EXPECT_THAT(test::error_of([&] { replica->begin_step(1); }),
+                  testing::HasSubstr("parameter 'w' now belongs to another DataParallel"));
+      replica = std::move(next);
+      step();
+      EXPECT_EQ(replica->scheduler().overlapped(), 1);
+      step();
+      replica->with_all_parameters([&] { EXPECT_EQ(w.value().to_vector<float>(), std::vector<float>(1000, 3)); });
+    });
 }
 
 // Pitfall 35: work concurrent with backward uses the rank's thread count, not all threads of the machine.

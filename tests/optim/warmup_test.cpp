@@ -123,6 +123,7 @@ class Freeze : public testing::Test {
               .fill(std::sqrt((slot.name == "large" ? large : small)(step) / static_cast<double>(slot.numel)));
         freeze.measure(bucket);
       }
+    for (const double number : freeze.counters()) EXPECT_TRUE(std::isfinite(number)) << "checkpoints refuse it";
     return {freeze.frozen_at(), freeze.event(freeze.frozen_at() + 1)};
   }
   static double constant(int64_t) { return 3; }
@@ -150,6 +151,8 @@ TEST_F(Freeze, TheLimitEndsTheWarmUpAndNamesWhatStillChanges) {
             std::string::npos)
       << event;
   EXPECT_EQ(event.find("small"), std::string::npos);
+  const auto late = [](int64_t t) { return t <= 50 ? 0.0 : 1.0; };
+  EXPECT_NE(end_of(late, constant, 115).second.find("over 100 steps: large (from 0)"), std::string::npos);
   EXPECT_NE(end_of(constant, constant, 50).second.find("too short to tell"), std::string::npos);
   EXPECT_EQ(end_of(constant, constant, 200, WarmupEnd::fixed),
             (std::pair<int64_t, std::string>(200, "one_bit_adam: the warm-up ended after step 200")));

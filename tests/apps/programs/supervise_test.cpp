@@ -174,6 +174,22 @@ TEST_F(Supervise, SignalsAtOnceCountAsOne) {
   EXPECT_EQ(read_file(folder_ / "got"), "HUP\nINT\n");
 }
 
+TEST_F(Supervise, PassesSigusr2On) {
+  const Outcome outcome = supervise("", script("trap 'echo USR2 >> got; exit 143' USR2\nkill -USR2 $PPID\n"
+                                               "for i in $(seq 50); do sleep 0.1; done\nexit 7") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 143) << outcome.err;
+  EXPECT_EQ(read_file(folder_ / "got"), "USR2\n");
+}
+
+// With nohup, the supervisor and the run ignore SIGHUP.
+TEST_F(Supervise, KeepsAnIgnoredSighup) {
+  environment_ = "nohup";
+  const Outcome outcome =
+      supervise("", script("kill -HUP $PPID\nkill -HUP $$\nfor i in 1 2 3; do sleep 0.1; done\nexit 7") + kResumes);
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
+  EXPECT_EQ(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   const std::string options =
       "--delay 0.1 --restarts 1 --hosts a,b,c,d --min-hosts 2 --workers-per-node 2 --probe 'test -e up/{host}' ";

@@ -63,6 +63,17 @@ TEST_F(TrainLm, TextThatIsNotUtf8IsANotice) {
   noticed(kFolder, "text/valid.txt at byte 0; words keep them");
 }
 
+// Each line, also an empty one, ends with <eos>.
+TEST_F(TrainLm, TrainingAndValidationReadBlankLinesAlike) {
+  write_file(folder_ / "one.txt", "\n" + story(30) + "\n\n" + story(30));
+  const std::string out = done("--data one.txt --set data.valid=one.txt --max-steps 1").out;
+  const auto tokens_after = [&](const std::string& label) {
+    const size_t at = out.find("one.txt: ", out.find(label));
+    return out.substr(at, out.find(" tokens", at) - at);
+  };
+  EXPECT_EQ(tokens_after("\ntraining "), tokens_after("\nvalidation ")) << out;
+}
+
 TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
   done(kFolder);
   const json last = metrics().back();

@@ -97,6 +97,15 @@ TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
   EXPECT_TRUE(evaluation["test_top5"].is_null());
 }
 
+// It describes the part of the run before.
+TEST_F(RunLogTest, AResumedRunHasNoSummaryUntilItsEnd) {
+  const std::string dir = create_run_dir("run", "name");
+  RunLog(dir, "{}", false).file("summary.json", "{}");
+  RunLog(dir, "{}", false, ResumedAt{.step = 0, .metrics_bytes = 0});
+  EXPECT_FALSE(fs::exists("run/summary.json"));
+  EXPECT_TRUE(fs::exists("run/config.json"));
+}
+
 TEST_F(RunLogTest, ByteCountsAreExact) {
   RunLog log(create_run_dir("a", ""), "{}", false);
   log.step({1, 1, 0, 0, 0, 12345678901, 9007199254740993.0});

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "apps/image/image_task.h"
 #include "autograd/ops/scale.h"
@@ -123,21 +126,34 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
   const ImageData data = make_data();
   for (const bool birder : {false, true})
     for (const std::string guard : {"skip", "rollback", "off"}) {
+      std::stringstream metrics;
       const std::string text = printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
         config.max_steps = 30;
         config.epochs = 100;
         config.spike.guard = guard;
         config.checkpoint.every = "10";
         config.check_replicas = 1;
+        config.non_finite = "skip";
+        config.clip.norm = 1e6;
+        config.log_every = 1;
         if (birder) config.optimizer = "birder";
         SpikingTask task(config, data, comm, 24);
         Trainer(image_program(), config, task, comm).run(progress);
         EXPECT_NE(task.before[20], task.before[24]) << guard;
         EXPECT_EQ(task.before[25] == task.before[20], guard == "rollback") << guard << ", rank " << comm.rank;
         EXPECT_EQ(task.before[25] == task.before[24], guard == "skip") << guard << ", rank " << comm.rank;
+        if (comm.rank == 0) metrics << std::ifstream(config.run_dir + "/metrics.jsonl").rdbuf();
       });
       SCOPED_TRACE(guard + text);
       const bool on = guard != "off";
+      int64_t step = 0;
+      for (std::string line; std::getline(metrics, line);)
+        if (const nlohmann::json read = nlohmann::json::parse(line); read.contains("loss")) {
+          ++step;
+          EXPECT_EQ(read["skipped"], on && step >= 25 ? 1 : 0) << line;
+          EXPECT_EQ(read.contains("grad_norm"), !on || step != 25) << line;
+        }
+      EXPECT_EQ(step, 30);
       EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
       EXPECT_EQ(text.find("1 of 30 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
       EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,

@@ -94,7 +94,8 @@ LocoRun simulate(const ExchangePlan& plan) {
   LocoRun run;
   run.errors.assign(static_cast<size_t>(world), std::vector<int8_t>(d));
   Values x(d);
-  std::vector<float> s(d, automatic ? 1 : std::exp2(std::stof(c.scale.substr(2)))), s_before;
+  const float unknown = c.bits == 1 ? INFINITY : 1;  // before the first gradient
+  std::vector<float> s(d, automatic ? unknown : std::exp2(std::stof(c.scale.substr(2)))), s_before;
   const std::vector<Segment> blocks = plan.blocks();
   const bool random = c.error_rounding == LocoOptions::Rounding::random;
   // Pointers instead of operator[], which is a call in the builds of the tests.
@@ -135,7 +136,7 @@ LocoRun simulate(const ExchangePlan& plan) {
         const float whole = std::nearbyint(h * s_i);
         const float code = c.bits == 1 ? (h >= 0 ? 1 : -1) : whole < low ? low : whole > high ? high : whole;
         const float decoded = c.bits == 1 ? code * (1 / (2 * s_i)) : code / s_i;
-        const float z = ((1 - gain) * a + gain * (h - decoded)) * (ratio * s_i);
+        const float z = std::isinf(s_i) ? 0 : ((1 - gain) * a + gain * (h - decoded)) * (ratio * s_i);
         const float left = random ? std::floor(z + to_unit(random_word(plan.seed, static_cast<int64_t>(i),
                                                                        static_cast<uint32_t>(t), Purpose::error_code,
                                                                        static_cast<uint32_t>(r))))
@@ -179,6 +180,35 @@ TEST(Loco, MatchesTheParameterServerBitForBit) {
           expect_equal(plan, expected);
         }
       }
+}
+
+// A code of 1 bit has no value for 0. Every second block has its first gradient in step 4. The other run resets its
+// errors after step 3, so both then have the same means.
+TEST(Loco, ABlockHasTheMean0BeforeItsFirstGradient) {
+  for (const int64_t bits : {1, 4, 8})
+    for (const char* rounding : {"random", "nearest"}) {
+      ExchangePlan plan = loco_plan("auto", bits);
+      plan.topology = {3, 1};
+      plan.steps = 7;
+      plan.config.set("error_rounding", rounding).set("reset_every", 3);
+      std::vector<bool> late(static_cast<size_t>(plan.d()));
+      const std::vector<Segment> blocks = plan.blocks();
+      for (size_t b = 0; b < blocks.size(); b += 2)
+        for (int64_t i = blocks[b].begin; i < blocks[b].end; ++i) late[static_cast<size_t>(i)] = true;
+      const auto run = [&](bool waits) {
+        return run_loco(plan, [&, waits](int rank, int64_t t, int64_t i, float) {
+                 return waits && t <= 3 && late[static_cast<size_t>(i)] ? 0 : gradient(rank, t, i, 0);
+               }).means;
+      };
+      const std::vector<Values> waiting = run(true), all = run(false);
+      for (size_t t = 0; t < 7; ++t)
+        for (size_t i = 0; i < late.size(); ++i)
+          ASSERT_EQ(waiting[t][i], t < 3 && late[i] ? 0 : all[t][i])
+              << bits << " bits, step " << t + 1 << ", element " << i;
+      plan.steps = 3;
+      for (const auto& errors : run_loco(plan, [](int, int64_t, int64_t, float) { return 0.0f; }).errors)
+        EXPECT_EQ(errors, std::vector<int8_t>(errors.size()));
+    }
 }
 
 TEST(Loco, DoesNotDependOnBucketSizeOrThreads) {
