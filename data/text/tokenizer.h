@@ -31,7 +31,7 @@ class Tokenizer {
   // The text of the tokens, including special ones. Throws if an id is outside [0, size()).
   std::string decode(std::span<const int32_t> ids) const;
 
-  // Writes files from which load_tokenizer() can restore the tokenizer to an existing folder.
+  // Writes files to an existing folder. load_tokenizer() restores the tokenizer from these files.
   virtual void save(const std::string& folder) const = 0;
 };
 
