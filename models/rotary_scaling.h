@@ -16,7 +16,7 @@ struct RotaryScaling {
   double factor = 1;                                 // linear, dynamic, llama3, yarn: growth factor of the context
   int64_t original_positions = 0;                    // llama3, yarn: number of positions before scaling
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3: interpolates wavelengths between positions / factors
-  double beta_fast = 32, beta_slow = 1;              // yarn: frequencies are interpolated between these numbers of rotations
+  double beta_fast = 32, beta_slow = 1;              // yarn: rotations; bounds of the interpolated frequencies
   std::optional<double> attention_factor = {}, mscale = {}, mscale_all_dim = {};  // yarn: factor of cosines and sines
   bool truncate = true;                                                           // yarn: round the range of columns
 };

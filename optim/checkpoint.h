@@ -23,7 +23,7 @@ struct CheckpointExtras {
   std::map<std::string, Tensor> model = {};
   std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded only for an equal topology
   std::map<std::string, double> numbers = {};   // by name, such as the position in the data
-  std::vector<std::string> unused = {};         // set by load_checkpoint(): names of unused saved state; complete on rank 0
+  std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
   // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Another thread calls it
   // on rank 0 before the checkpoint is complete. May be empty.
   std::function<void(const std::string& folder)> describe = {};
