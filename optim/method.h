@@ -50,7 +50,7 @@ template <class Options>
 void describe_common(Options& o, OptionList& list, const std::string& decay_help = "decoupled weight decay") {
   list.add("lr", o.lr, "learning rate", {.min = 0, .max = kInfinity, .as_float = true});
   list.add("weight_decay", o.weight_decay, decay_help, {.min = 0, .max = kInfinity, .as_float = true});
-  list.add("decay_norm_and_bias", o.decay_norm_and_bias, "decay batch-norm parameters and biases too");
+  list.add("decay_norm_and_bias", o.decay_norm_and_bias, "also decay normalization parameters and biases");
 }
 
 // OptimizerMethod::make for an optimizer that uses an exchange.
@@ -67,7 +67,7 @@ std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, Optimiz
 inline constexpr const char* kOnlyHybrid =
     " keeps state of all parameters on every rank, which only hybrid divides; leave exchange.sharding out, use hybrid, "
     "or use an optimizer with an exchange, such as adamw";
-inline constexpr const char* kExchangeBytes = "what its exchange sends";  // for OptimizerMethod::bytes
+inline constexpr const char* kExchangeBytes = "traffic of its exchange";  // for OptimizerMethod::bytes
 
 // Throws if the optimizer communicates itself and the sharding is zero1, zero2 or zero3.
 void check_sharding(const OptimizerConfig& config, Sharding sharding);

@@ -48,8 +48,8 @@ void describe_warmup(Options& o, OptionList& list, const std::string& help) {
 template <class Options>
 void describe_freeze(Options& o, OptionList& list) {
   list.add("warmup", o.warmup,
-           "auto: the warm-up ends once the second moments have settled, at the latest after warmup_steps or "
-           "warmup_fraction; fixed: it ends exactly there");
+           "auto: the warm-up ends when the second moments have settled, at the latest after warmup_steps or "
+           "warmup_fraction; fixed: the warm-up ends exactly there");
   list.add(
       "refresh_variance", o.refresh_variance,
       "after the warm-up, adapt the second moments of each tensor to its gradients in a few steps, whose gradients "
