@@ -1,4 +1,4 @@
-// The options that all programs have.
+// The options that all training programs have.
 #include "apps/config/config.h"
 
 namespace godwit::apps {

@@ -1,4 +1,4 @@
-// The options of train_resnet, with their defaults and checks.
+// The options of train_resnet with their defaults and checks.
 #include <algorithm>
 #include <cmath>
 #include <utility>

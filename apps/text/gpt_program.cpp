@@ -1,4 +1,4 @@
-// The options of train_gpt, with their defaults and checks.
+// The options of train_gpt with their defaults and checks.
 #include "apps/config/saved_config.h"
 #include "apps/text/gpt_config.h"
 #include "apps/text/gpt_data.h"

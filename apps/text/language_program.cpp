@@ -1,4 +1,4 @@
-// The options of train_lm, with their defaults and checks.
+// The options of train_lm with their defaults and checks.
 #include <filesystem>
 
 #include "apps/text/language_config.h"

@@ -1,4 +1,4 @@
-// The options of train_bert, with their defaults and checks.
+// The options of train_bert with their defaults and checks.
 #include <algorithm>
 #include <filesystem>
 
