@@ -25,7 +25,7 @@ def started_by(pid):
 def wait(process, say, patience, meanwhile=lambda: None):
     """Returns the exit code of `process`, as a shell reports it. Kills the session of `process` `patience` seconds after
     the end of the last process that it started on this host. Calls `meanwhile` twice a second."""
-    started, ended = False, None  # ended: the time since which no started process lives
+    started, ended = False, None  # ended: the time since which no started process exists
     while True:
         try:
             code = process.wait(timeout=0.5)

@@ -7,7 +7,8 @@ import collections
 import math
 
 Link = collections.namedtuple("Link", "latency rate")  # seconds per message, bytes per second
-# intra: link of a worker to the others of its node; inter: link of a node. kernels: bytes that kernels read and write per second.
+# intra: link of a worker to the other workers of its node. inter: link of a node. kernels: bytes per second that
+# kernels read and write.
 Cluster = collections.namedtuple("Cluster", "nodes workers intra inter nccl kernels overlap", defaults=(True,))
 
 
@@ -96,7 +97,7 @@ def to_owners(up, down, worker, scale=0):
         seconds = all_to_all(c, "world", up * b.numel) + all_gather(c, "world", down * b.numel)
         if scale:
             seconds += all_gather(c, "world", world * scale * b.numel)
-        owner = up + (12 + down) / world  # reads all codes, and updates mean and error
+        owner = up + (12 + down) / world  # reads all codes; updates mean and error
         return seconds, (worker + up + owner + down + 4) * b.numel
 
     return exchange
@@ -155,7 +156,7 @@ def add(a, b):
     return a[0] + b[0], a[1] + b[1]
 
 
-# name: the kinds of steps of a run, as (share of the steps, exchange, bytes per value of the update)
+# For each name: the kinds of steps of a run, as (fraction of the steps, exchange, bytes per value of the update).
 METHODS = {
     "dense": always(dense, SGDM),
     "dense_bf16": always(dense_half, SGDM),

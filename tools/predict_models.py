@@ -9,7 +9,7 @@ import math
 import pathlib
 from collections import namedtuple
 
-Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations of a sample
+Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations per sample
 
 
 def numel(shape):
@@ -110,7 +110,7 @@ def bert(tokens, words, depth, width, pretraining=False, labels=0):
         return layers + [linear(width, width), linear(width, labels)]
     if not pretraining:
         return layers + [linear(width, 2, tokens)]
-    masked = round(0.15 * tokens)  # the decoder of masked words computes with the weights of the embedding
+    masked = round(0.15 * tokens)  # the decoder of masked words uses the weights of the embedding
     layers += [linear(width, width), Layer([(words,)], 2 * words * width * masked), linear(width, width, masked)]
     return layers + [norm(width), linear(width, 2)]
 
@@ -155,7 +155,7 @@ def llama(tokens, words, depth, width, inner, heads, kv_heads, head_width=None, 
     return layers + [rms_norm, Layer([] if tied else [(words, width)], 2 * words * width * tokens)]
 
 
-# name: builder, size of an input (side of an image, tokens of a text), classes or words, further arguments of the builder
+# For each name: builder, size of an input (side of an image, tokens of a text), classes or words, further arguments.
 TABLE = {
     "resnet18": (resnet, 224, 1000, [2, 2, 2, 2]),
     "resnet34": (resnet, 224, 1000, [3, 4, 6, 3]),
