@@ -9,7 +9,7 @@ LOGIN = {"ssh", "rsh"}  # mpirun's connections to other hosts
 
 
 def started_by(pid):
-    """The living processes that process `pid` has started on this machine, without connections to other hosts."""
+    """The running processes that process `pid` has started on this machine, without connections to other hosts."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -24,7 +24,7 @@ def pairwise(c, group, size):
 
 
 def through_nodes(c, group, size):
-    """As pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
+    """Like pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
     if group != "world" or c.nodes == 1:
         return pairwise(c, group, size)
     within = (c.workers - 1) * (c.intra.latency + size * c.nodes / c.intra.rate)
@@ -89,8 +89,8 @@ def birder_naive(c, b):
 
 
 def to_owners(up, down, worker, scale=0):
-    """Codes of `up` bytes per value to the owners and means of `down` bytes back. worker: bytes per value of the worker's
-    kernel, without the code. scale: bytes per value that every rank first sends to all others."""
+    """Codes of `up` bytes per value to the owners, and means of `down` bytes per value back. worker: bytes per value of
+    the worker's kernel, excluding the code. scale: bytes per value that every rank first sends to all others."""
 
     def exchange(c, b):
         world = ranks(c, "world")
