@@ -1,4 +1,4 @@
-// tokenize: turns text files, JSONL files and folders of them into shards of tokens for train_gpt.
+// tokenize: converts text files, JSONL files, and folders of such files to shards of tokens for train_gpt.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// train_gpt: trains GPT-2, LLaMA or a mixture of experts on nodes × workers ranks, each with a model replica and its
-// own blocks of the text.
+// train_gpt: trains GPT-2, LLaMA or a mixture of experts on nodes × workers ranks. Each rank has a replica of the model
+// and a shard of the text.
 #include "apps/text/gpt_config.h"
 #include "apps/train/main.h"
 

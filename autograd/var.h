@@ -1,4 +1,4 @@
-// Reverse-mode differentiation. A Var is a value and, if it requires a gradient, a node of the autograd graph.
+// Reverse-mode differentiation. A Var has a value and, if it requires a gradient, a node of the autograd graph.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,19 +20,20 @@ class Gradient {
   explicit Gradient(std::shared_ptr<detail::Node> node) : node_(std::move(node)) {}  // for a node of the graph
   explicit operator bool() const { return node_ != nullptr; }  // false if the Var does not require a gradient
 
-  // Memory of the Var's shape for writing (not adding) the gradient: a leaf's bound memory before its first
-  // contribution, so that kernels write directly into the flat bucket; otherwise new memory.
+  // Memory of the Var's shape to which an op writes the gradient instead of adding. Before a leaf's first contribution,
+  // this is the leaf's bound memory, so that kernels write directly into the flat bucket. Otherwise, it is new memory.
   Tensor target() const;
 
   // Adds a contribution. A leaf copies or sums g into its memory, unless g is target(). Other nodes keep the first
-  // contribution by reference, so g may be dy. Whoever holds the only reference (not shared()) may overwrite it.
+  // contribution by reference, so g may be dy. The holder of the only reference (not shared()) may overwrite it.
   void add(const Tensor& g) const;
 
-  // The sum of the contributions so far, for ops that add to it in place. Undefined for a leaf, without contributions,
-  // and if the sum is shared; then use target() and add().
+  // The sum of the contributions so far, for ops that add to it in place. Undefined for a leaf, if there are no
+  // contributions, and if the sum is shared; use target() and add() in these cases.
   Tensor accumulator() const;
 
-  // The sum of all contributions so far, or zeros, for ops that add to few elements in place. Counts as a contribution.
+  // The sum of all contributions so far, or zeros, for ops that add to few elements in place. The call counts as a
+  // contribution.
   Tensor sum() const;
 
  private:
@@ -46,11 +47,12 @@ class Gradient {
 //   … if (dw) dw.add(); …                             // in backward
 class EarlyGradient {
  public:
-  // Takes a leaf's bound memory before its first contribution, unless another EarlyGradient holds it; otherwise new
-  // memory. If another contribution arrives before add(), the values move to new memory.
+  // Takes a leaf's bound memory before the leaf's first contribution, unless another EarlyGradient holds that memory.
+  // In all other cases, allocates new memory. If another contribution arrives before add(), the values move to new
+  // memory.
   explicit EarlyGradient(const Gradient& gradient);
   explicit operator bool() const { return memory_ != nullptr; }  // false if the Var does not require a gradient
-  const Tensor& memory() const { return *memory_; }              // of the Var's shape, for writing the gradient
+  const Tensor& memory() const { return *memory_; }              // has the Var's shape, for writing the gradient
   void add() const;                                              // adds the values of memory() as a contribution
 
  private:
@@ -58,59 +60,61 @@ class EarlyGradient {
   std::shared_ptr<Tensor> memory_;
 };
 
-// A variable; copies share value and gradient. The value may be rebound (to a view of a flat bucket) before use.
+// A variable. Copies share value and gradient. The value may be rebound (to a view of a flat bucket) before use.
 class Var {
  public:
   Var() = default;
   explicit Var(Tensor value, bool requires_grad = false);  // a leaf
 
-  // The result of an op. `backward(dy)` adds to the inputs' gradients. It is discarded if no input requires a gradient
-  // or gradients are disabled; otherwise it is released, with its captures, as soon as it has run.
+  // The result of an op. `backward(dy)` adds to the inputs' gradients. It is discarded at once if no input requires a
+  // gradient or gradients are disabled. Otherwise it is released, with its captures, as soon as it has run.
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
-  bool defined() const { return impl_ != nullptr; }  // whether it has a value
+  bool defined() const { return impl_ != nullptr; }  // whether the Var has a value
   const Tensor& value() const;  // shares the memory; computes a deferred value; calls the function of on_use()
   const Shape& shape() const { return tensor().shape(); }  // shape of the value
   int64_t dim(int i) const { return tensor().dim(i); }  // extent i
   DType dtype() const { return tensor().dtype(); }  // element type
   Device device() const { return tensor().device(); }  // where the value is stored
-  bool requires_grad() const;  // whether backward() computes its gradient
-  bool operator==(const Var& other) const { return impl_ == other.impl_; }  // the same variable (tied weights)
+  bool requires_grad() const;  // whether backward() computes a gradient for this Var
+  bool operator==(const Var& other) const { return impl_ == other.impl_; }  // true for tied weights
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
 
   // For leaves only:
-  const Tensor& grad() const;               // undefined until rebind() or the first contribution gives it memory
-  bool has_grad() const;                    // a contribution has arrived since clear_grad()
-  // The next contribution overwrites, or the next forward pass with an EarlyGradient; the memory is kept.
+  const Tensor& grad() const;               // undefined until rebind() or the first contribution provides memory
+  bool has_grad() const;                    // whether a contribution has arrived since clear_grad()
+  // Discards the values but keeps the memory. The next contribution, or the next forward pass with an EarlyGradient,
+  // overwrites the memory.
   void clear_grad() const;
-  // Call before writing to the memory of grad() other than through a Gradient: moves the values of an EarlyGradient to
-  // other memory.
+  // Moves the values of an EarlyGradient to other memory. Must be called before the memory of grad() is written other
+  // than through a Gradient.
   void move_early_gradient() const;
   // Treats the current contents of the gradient memory as valid.
   void mark_grad_valid() const;
-  // Binds the Var to other memory of the same shape and copies the value, unless `value` is detached. An undefined grad
-  // is allocated by the first contribution.
+  // Binds the Var to other memory of the same shape. Copies the value, unless `value` is detached. If `grad` is
+  // undefined, the first contribution allocates it.
   void rebind(Tensor value, Tensor grad) const;
   // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound. Null removes
-  // the allocator of `owner`, any address; that of another owner stays.
+  // the allocator that was set with the same `owner` (any address). The allocator of another owner stays.
   void set_grad_allocator(std::function<Tensor()> memory, const void* owner = nullptr) const;
-  void release_grad() const;  // releases the memory; grad() is undefined until the next contribution
+  void release_grad() const;  // releases the gradient memory; grad() is undefined until the next contribution
   // Sets a function that is called once per backward(), after the last contribution. Null: as in set_grad_allocator().
   void on_grad(std::function<void()> hook, const void* owner = nullptr) const;
-  const void* grad_hook_owner() const;  // of the function of on_grad(); null if there is none
+  const void* grad_hook_owner() const;  // owner of the function of on_grad(); null if there is none
 
-  // Writes the elements [begin, begin + part.numel()) of a value to `part`.
+  // A function that writes the elements [begin, begin + part.numel()) of a value to `part`.
   using Fill = std::function<void(const Tensor& part, int64_t begin)>;
-  // A leaf that requires a gradient and computes its values on first use. value() allocates and fills all values.
+  // A leaf that requires a gradient and computes its values on first use. value() allocates memory and fills it
+  // completely.
   static Var deferred(Shape shape, DType dtype, Fill fill);
   bool is_deferred() const;              // whether the values have not been computed yet
-  void defer(Fill fill) const;           // replaces the values of a deferred leaf
-  // Writes elements of the value to `part`, like Fill. Computes no other elements of a deferred leaf.
+  void defer(Fill fill) const;           // replaces the function of a deferred leaf
+  // Writes elements of the value to `part`, like Fill. The other elements of a deferred leaf are not computed.
   void read(const Tensor& part, int64_t begin) const;
 
-  // Sets a function that provides the values of a leaf. value() calls the function; so does backward() before each
-  // operation with the leaf as an input, except recompute(). Vars that are views of the value call it too. Null: as in
-  // set_grad_allocator().
+  // Sets a function that provides the values of a leaf. value() calls this function. backward() also calls it, before
+  // each operation with the leaf as an input, except recompute(). Vars that are views of the value also call it. Null: as
+  // in set_grad_allocator().
   void on_use(std::function<void()> provide, const void* owner = nullptr) const;
 
  private:
@@ -122,20 +126,20 @@ class Var {
   friend bool wants_grad(const std::vector<Var>& inputs);
 };
 
-// True if gradients are enabled and an input requires one. Ops use it to skip work that only backward needs.
+// True if gradients are enabled and an input requires one. Ops use this function to skip work that only backward needs.
 bool wants_grad(const std::vector<Var>& inputs);
 
-// Returns f() without keeping its intermediate values. backward() calls f again when it arrives at the result, and
-// passes through the graph of the second call. Gradients and the order of hooks are the same as without recompute().
-// `inputs`: all variables with a gradient that f depends on; backward() throws if f depends on another one. Both calls
-// must give the same value: f must not change its inputs, and must take random numbers from keys.
+// Returns f() without keeping its intermediate values. When backward() arrives at the result, it calls f again and
+// traverses the graph of the second call. Gradients and the order of hooks are the same as without recompute().
+// `inputs` are all variables with a gradient on which f depends; backward() throws if f depends on another one. Both
+// calls must give the same value: f must not change its inputs, and must take random numbers from keys.
 Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 
-// Adds the gradients of seed · loss to all leaves that the loss depends on. The loss must have one element. Nodes run
-// in a fixed order, the reverse of creation. Each graph can be traversed only once.
+// Adds the gradients of seed · loss to all leaves on which the loss depends. The loss must have one element. Nodes run
+// in a fixed order, the reverse of their creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
 
-// For functions of Var::on_use(): number of operations, forward and backward, that the calling thread has finished.
+// For functions of Var::on_use(): the number of operations, forward and backward, that the calling thread has finished.
 uint64_t operations();
 
 }  // namespace godwit

@@ -1,5 +1,6 @@
-// Times attention forward and backward, after a check against float64; medians over the rounds. Measures CPU time with
-// one thread, wall time with several or on a GPU. bench/peers/attention.py is the PyTorch counterpart.
+// Times attention forward and backward after a check against float64. Reports medians over the rounds. With one thread,
+// it measures CPU time; with several threads or on a GPU, wall time. bench/peers/attention.py is the PyTorch
+// counterpart.
 #include "autograd/ops/attention/attention.h"
 
 #include <algorithm>

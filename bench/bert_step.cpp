@@ -1,7 +1,7 @@
-// Times a BERT training step on random texts, one rank: median over steps, by phase, and peak memory.
+// Times a BERT training step on random texts with one rank. Reports the median over steps, by phase, and peak memory.
 // task=squad trains start and end of the answer; task=pretrain trains 15 % masked tokens and next-sentence prediction.
 // Dropout is 10 %.
-// bench/peers/bert_step.py is the HuggingFace counterpart; `bench/peers/compare PYTHON ROUNDS bert_step` alternates
+// bench/peers/bert_step.py is the HuggingFace counterpart. `bench/peers/compare PYTHON ROUNDS bert_step` alternates
 // both.
 #include "bench/program.h"
 #include "bench/step.h"

@@ -1,7 +1,7 @@
 // Measures a language model's tokenizer on many texts with one thread: megabytes and tokens per second of CPU time.
 //   bench_bpe TOKENIZER TEXTS [ROUNDS] [OUT]
-// TOKENIZER: a folder or file for load_tokenizer(). TEXTS: length (uint32) and bytes of each text. OUT: for each text
-// the number of tokens and their ids (int32). bench/peers/bpe.py creates TEXTS and compares OUT.
+// TOKENIZER: a folder or file for load_tokenizer(). TEXTS: the length (uint32) and the bytes of each text. OUT: the
+// number of tokens of each text and their ids (int32). bench/peers/bpe.py creates TEXTS and compares OUT.
 #include <cstdio>
 #include <fstream>
 #include <string>

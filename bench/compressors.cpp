@@ -1,5 +1,6 @@
-// Times compressors relative to a copy of as many bytes, in alternating runs, after checking the decoded values. The
-// copy calls memcpy on pieces small enough to avoid non-temporal stores, so that sizes are comparable.
+// Checks the decoded values of compressors, then times the compressors relative to a copy of as many bytes, in
+// alternating runs. The copy calls memcpy on pieces that are small enough to avoid non-temporal stores, so that sizes
+// are comparable.
 #include "comm/compress/compressors.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Reads, decodes, crops and normalizes the JPEGs of a folder on one thread: images per second of CPU time.
+// Reads, decodes, crops and normalizes the JPEGs of a folder on one thread. Reports images per second of CPU time.
 #include <ctime>
 
 #include <cstdio>

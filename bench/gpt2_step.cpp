@@ -1,6 +1,6 @@
-// Times a GPT-2 training step without dropout, one rank: median over steps, by phase, and peak memory.
-// bench/peers/gpt2_step.py is the PyTorch counterpart and bench/peers/llmc_step.c runs llm.c. All three take token i to
-// be the upper bits of i · 2654435761 mod 2³², scaled to the vocabulary, and train on the same batch in every step.
+// Times a GPT-2 training step without dropout with one rank. Reports the median over steps, by phase, and peak memory.
+// bench/peers/gpt2_step.py is the PyTorch counterpart, and bench/peers/llmc_step.c runs llm.c. All three use the upper
+// bits of i · 2654435761 mod 2³², scaled to the vocabulary, as token i, and train on the same batch in every step.
 // `bench/peers/compare PYTHON ROUNDS gpt2_step` alternates them.
 #include <fstream>
 

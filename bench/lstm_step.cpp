@@ -1,8 +1,8 @@
-// Times a training step of LSTM layers, alone or as a language model, on random tokens: median over steps, by phase.
+// Times a training step of LSTM layers, or of an LSTM language model, on random tokens: median over steps, by phase.
 //   bench_lstm_step [width=650] [layers=2] [batch=20] [length=35] [vocab=0] [optimizer=sgd] [threads=cores] [steps=15]
 //                   [dtype=f32] [graph=0] [device=cpu] [json=0]
-// vocab=0: the layers alone on random inputs, with the mean of ½·y² as the loss; otherwise a language model with this
-// vocabulary. bench/peers/lstm_step.py is the PyTorch counterpart with the same weights and inputs: its losses must be
+// vocab=0: only the layers, on random inputs, with the mean of ½·y² as the loss. Otherwise: a language model with this
+// vocabulary. bench/peers/lstm_step.py is the PyTorch counterpart with the same weights and inputs; its losses must be
 // equal. bench/peers/compare alternates both.
 #include "autograd/ops/cast.h"
 #include "autograd/ops/matmul.h"

@@ -1,4 +1,5 @@
-// Helpers of kernel benchmarks: inputs, clocks, and the copy bandwidth, an upper bound for memory-bound kernels.
+// Helpers of kernel benchmarks: inputs, clocks, and the copy bandwidth, which is an upper bound for memory-bound
+// kernels.
 #pragma once
 #include <algorithm>
 #include <ctime>
@@ -12,7 +13,7 @@
 
 namespace godwit {
 
-// Fills x with normally distributed numbers in a repeating sequence.
+// Fills x with normally distributed numbers from a repeating sequence.
 inline void fill_normal(const Tensor& x, uint64_t seed) {
   static const std::vector<float> some = [] {
     std::vector<float> values(1 << 20);
@@ -33,7 +34,7 @@ inline Tensor random_tensor(Shape shape, DType dtype, uint64_t seed) {
   return x;
 }
 
-// Zero-initialized array of any type on the context's device.
+// A zero-initialized array of any type on the context's device.
 template <class T>
 class Array {
  public:
@@ -55,7 +56,8 @@ class Array {
   Tensor bytes_;
 };
 
-// Time of one call in ms: CPU time with one thread, wall time otherwise; on a GPU the mean of ten consecutive calls.
+// Time of one call in ms. With one thread, it is CPU time, otherwise wall time. On a GPU, it is the mean of ten
+// consecutive calls.
 inline double ms_of(const std::function<void()>& f) {
   const bool on_gpu = context().device.is_cuda();
   const auto clock = context().threads == 1 && !on_gpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
@@ -77,7 +79,7 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The median time of f(set) in ms over at least nine calls that cycle through the sets.
+// The median time of f(set) in ms, over at least nine calls that cycle through the sets.
 template <class Set, class F>
 double median_ms(const std::vector<Set>& sets, const F& f) {
   std::vector<double> times;
@@ -87,7 +89,7 @@ double median_ms(const std::vector<Set>& sets, const F& f) {
   return median(times);
 }
 
-// Number of sets of `bytes` each that together exceed all caches.
+// Number of sets of `bytes` bytes each that together exceed all caches.
 inline size_t sets_beyond_caches(int64_t bytes) {
   return static_cast<size_t>(std::clamp<int64_t>((int64_t{160} << 20) / bytes, 2, 32));
 }

@@ -1,5 +1,5 @@
-// Compares Godwit's collectives under mpirun with MPI's and with the rate of the line, in alternating runs after a
-// check, and measures the cost of waiting.
+// Compares Godwit's collectives under mpirun with MPI's collectives and with the rate of the line, in alternating runs
+// after a check. Also measures the cost of waiting.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>

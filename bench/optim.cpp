@@ -1,8 +1,8 @@
-// Times optimizer kernels relative to a copy of as many bytes, in alternating runs, after checking them against scalar
-// code.
+// Checks optimizer kernels against scalar code, then times them relative to a copy of as many bytes, in alternating
+// runs.
 //   bench_optim [only=] [device=cpu] [values=] [repeats=15] [json=0]
-// only: substring that names must contain. values: values per array; default on the CPU 1 and 25 Mi, with one thread
-// and with all threads, and on a GPU 110 M.
+// only: a substring of the names to run. values: values per array. Default on the CPU: 1 and 25 Mi, with one thread and
+// with all threads. Default on a GPU: 110 M.
 #include <algorithm>
 #include <cstdio>
 #include <functional>

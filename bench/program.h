@@ -1,4 +1,4 @@
-// main() of a benchmark: --help, error messages, and numeric arguments.
+// main() of a benchmark: --help, error messages and numeric arguments.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace godwit::bench {
 
-// Calls body() and returns the exit code. Prints `usage` for --help or -h. An exception is printed after the program's
-// name and gives exit code 1.
+// Calls body() and returns the exit code. Prints `usage` for --help or -h. For an exception, prints the program's name
+// and the message, and returns 1.
 template <class F>
 int run_program(int argc, char** argv, const char* usage, const F& body) {
   for (int i = 1; i < argc; ++i)
@@ -28,7 +28,7 @@ int run_program(int argc, char** argv, const char* usage, const F& body) {
   }
 }
 
-// Parses a whole number of at least `least`.
+// Parses a whole number that is at least `least`.
 inline int64_t whole_number(const std::string& text, const char* name, int64_t least = 1) {
   int64_t value = 0;
   const char* end = text.data() + text.size();

@@ -1,4 +1,4 @@
-// Settings: name=value arguments of a benchmark; JsonLine: results as JSON lines.
+// Settings: the name=value arguments of a benchmark. JsonLine: a result as a JSON line.
 #pragma once
 #include <cmath>
 #include <cstdio>
@@ -33,10 +33,10 @@ class Settings {
   const std::string& text(const char* name) const { return values_.at(name); }
   int number(const char* name) const { return static_cast<int>(whole_number(values_.at(name), name, 0)); }
   DType dtype() const { return text("dtype") == "bf16" ? DType::bf16 : DType::f32; }
-  bool graph() const { return text("graph") == "1"; }  // use CUDA graphs; only for benchmarks with this setting
+  bool graph() const { return text("graph") == "1"; }  // use CUDA graphs; for benchmarks with this setting
   bool json() const { return text("json") == "1"; }
 
-  // Runs body(communicator) as a single rank on the configured device. threads: 0 uses all cores.
+  // Runs body(communicator) as a single rank on the configured device. threads: 0 means all cores.
   void run_alone(int threads, const std::function<void(Communicator&)>& body) const {
     LocalOptions options;
     options.threads_per_rank = threads;
@@ -48,7 +48,7 @@ class Settings {
   std::map<std::string, std::string> values_;
 };
 
-// {"name": "…", "ms": 1.5}
+// A line such as {"name": "…", "ms": 1.5}.
 class JsonLine {
  public:
   JsonLine& add(const char* name, const std::string& value) { return add_text(name, '"' + value + '"'); }

@@ -1,5 +1,5 @@
 // Trains GPT-2 on workers of this process with each kind of sharding in turn, and compares step time and memory. All
-// kinds must give the same weights, bit for bit.
+// kinds must give the same weights bit for bit.
 #include "bench/measure.h"
 #include "bench/settings.h"
 #include "bench/step.h"

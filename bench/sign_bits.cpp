@@ -1,4 +1,4 @@
-// Throughput of the sign-bit kernels on one thread. Sums are checked against a plain count before timing.
+// Throughput of the sign-bit kernels on one thread. Before timing, sums are checked against a plain count.
 #include "comm/compress/wire/sign_bits.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// StepTimer: times whole training steps of one rank, also by phase.
+// StepTimer: times whole training steps of one rank, and their phases.
 #pragma once
 #include <sys/resource.h>
 
@@ -30,8 +30,8 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// CPU time of all threads. With threads=1 it is comparable on a busy machine; with more threads it includes spinning
-// while waiting.
+// CPU time of all threads. With threads=1, it is comparable even on a busy machine. With more threads, it includes
+// spinning of waiting threads.
 inline double cpu_now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 inline double resident_mb() {
@@ -91,7 +91,7 @@ class StepTimer {
     }
   }
 
-  // Times steps with a synchronization after each phase, which is slower on a GPU.
+  // Times steps with a synchronization after each phase. This is slower on a GPU.
   void time_phases(int samples) {
     for (int i = 0; i < samples; ++i) {
       synchronize();
@@ -138,7 +138,7 @@ class StepTimer {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-// Throws unless the first losses equal the float32 losses of a reference, up to rounding.
+// Throws unless the first losses equal the float32 losses of a reference up to rounding.
 inline void check_losses(const std::vector<double>& losses, const std::vector<double>& expected, DType dtype) {
   const double tolerance = dtype == DType::bf16 ? 2e-3 : 2e-5;
   for (size_t i = 0; i < std::min(losses.size(), expected.size()); ++i)
@@ -146,8 +146,8 @@ inline void check_losses(const std::vector<double>& losses, const std::vector<do
           "; expected ", expected[i]);
 }
 
-// Runs two warm-up steps, times steps with the configured optimizer, and prints medians. `what` describes the run,
-// `unit` names the samples. Throws if the loss does not decrease, or if the losses of the warm-up differ from
+// Runs two warm-up steps, times steps with the configured optimizer, and prints medians. `what` describes the run;
+// `unit` is the name of a sample. Throws if the loss does not decrease, or if the losses of the warm-up differ from
 // `expected`.
 inline void time_steps(const Settings& settings, Communicator& comm, const nn::Module& model, double lr,
                        const std::string& what, const char* unit, std::function<Var(int step)> loss_of,

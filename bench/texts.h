@@ -1,4 +1,4 @@
-// Texts for the benchmarks of tokenizers, and a clock of the calling thread's CPU time.
+// Texts for tokenizer benchmarks, and a clock for the calling thread's CPU time.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -16,7 +16,7 @@ inline double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The texts in `bytes`, which holds the length (uint32) and the bytes of each text.
+// The texts in `bytes`. For each text, `bytes` contains the length (uint32) and the bytes.
 inline std::vector<std::string_view> texts_in(const std::vector<uint8_t>& bytes) {
   std::vector<std::string_view> texts;
   for (size_t at = 0; at < bytes.size();) {

@@ -1,7 +1,7 @@
 // Measures WordPiece on many texts with one thread: megabytes and tokens per second of CPU time.
 //   bench_tokenizer VOCAB TEXTS [ROUNDS] [OUT] [KEY=VALUE…]    keys: lower strip cjk max
-//   TEXTS: length (uint32) and bytes of each text. OUT: for each text the number of tokens, then id, begin and end of
-// each token (int32). bench/peers/tokenizer.py creates TEXTS and compares OUT.
+//   TEXTS: the length (uint32) and the bytes of each text. OUT: the number of tokens of each text, then id, begin and
+// end of each token (int32). bench/peers/tokenizer.py creates TEXTS and compares OUT.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

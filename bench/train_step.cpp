@@ -1,8 +1,8 @@
-// Times a training step of an image classifier on random images, one rank: median by phase, peak memory.
+// Times a training step of an image classifier on random images with one rank: median by phase, peak memory.
 //   bench_train_step [model=resnet50] [batch=16] [image=224] [optimizer=sgdm] [threads=cores] [steps=7] [dtype=f32]
 //                    [graph=0] [dnn_timing=0] [device=cpu] [json=0]
 // graph=1: captures the passes as CUDA graphs. dnn_timing=1: times cuDNN's engines that have no recorded choice.
-// bench/peers/train_step.py is the PyTorch counterpart; bench/peers/compare alternates both.
+// bench/peers/train_step.py is the PyTorch counterpart. bench/peers/compare alternates both.
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "bench/program.h"
 #include "bench/step.h"

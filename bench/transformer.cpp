@@ -1,7 +1,7 @@
 // Times the operations of a transformer except attention, at BERT-Base's sizes with 8 sequences of 128 tokens.
-// Memory-bound operations are compared with a copy of as many bytes in the same run (rotating buffers keep inputs out
-// of the caches), linear with a plain matrix product.
-//   bench_transformer [THREADS…], default 1 and 2
+// Memory-bound operations are compared with a copy of as many bytes in the same run; rotating buffers keep inputs out
+// of the caches. linear is compared with a plain matrix product.
+//  bench_transformer [THREADS…]; default: 1 and 2
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

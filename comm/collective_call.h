@@ -1,4 +1,5 @@
-// CollectiveCall: the arguments of one collective on one rank, compared across ranks. Internal to the transports.
+// CollectiveCall: the arguments of one collective on one rank. The transports compare them across ranks. Internal to
+// the transports.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,21 +15,21 @@ enum class Collective { all_reduce, reduce_scatter, all_gather, all_to_all, broa
 // Arguments of a call.
 struct CollectiveCall {
   Collective collective;        // kind of call
-  std::string_view phase;       // name of the purpose, for counters and messages
-  DType dtype = DType::f32;     // of the values
+  std::string_view phase;       // purpose of the call, for counters and messages
+  DType dtype = DType::f32;     // type of the values
   Reduce reduce = Reduce::sum;  // operation of reductions
   int root = 0;                 // sender of a broadcast
   int64_t bytes = 0;            // size of `in`
   const void* in = nullptr;     // input
   void* out = nullptr;          // output
   Device device = kCpu;         // of in and out
-  Event ready = {};             // of the caller's stream; `in` and `out` may be accessed after it
+  Event ready = {};             // event of the caller's stream; `in` and `out` may be accessed only after it
 };
 
 // Compares all fields except the addresses, the device index and `ready`.
 bool same(const CollectiveCall& a, const CollectiveCall& b);
 
-// Error text: "ranks disagree: rank a calls …, rank b calls …; …".
+// Error text for calls that differ: "ranks disagree: rank a calls …, rank b calls …; …".
 std::string describe_mismatch(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b);
 
 }  // namespace godwit

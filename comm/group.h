@@ -1,4 +1,4 @@
-// Group: ranks that communicate, and the collectives between them; the transports (local, mpi, nccl) implement it.
+// Group: ranks that communicate, and their collectives. The transports (local, mpi, nccl) implement this class.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,64 +16,67 @@ namespace godwit {
 
 enum class Reduce { sum, mean };  // mean: the sum divided by the number of ranks
 
-// First element of part i if n elements are divided into even parts; the first n mod parts parts have one element more.
+// First element of part i if n elements are divided evenly. The first n mod parts parts have one more element.
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
 // Every rank of the group must make the same calls in the same order, with equal sizes and the same phase. On the CPU,
-// a call returns with the result; to overlap the call with other work, run it on a Stream. On a GPU, the result is
-// visible to work that the thread queues on its stream afterwards. If a peer fails or does not call before the timeout,
-// the call, a later call or a wait of the host for the stream throws an Error that names rank and phase. Reductions add
-// in rank order, except with NCCL; results are bit-identical on all ranks.
+// a call returns after the result is available; to overlap the call with other work, run it on a Stream. On a GPU, the
+// result is visible to work that the thread queues on its stream afterwards. If a peer fails or does not call before
+// the timeout, an Error names the rank and the phase. The call, a later call, or a wait of the host for the stream
+// throws this Error. Reductions add in rank order, except with NCCL. Results are bit-identical on all ranks.
 class Group {
  public:
   virtual ~Group() = default;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }                            // number of this rank within the group
+  int rank() const { return rank_; }                            // index of this rank in the group
   int size() const { return static_cast<int>(links_.size()); }  // number of ranks
-  const std::vector<Link>& links() const { return links_; }     // [j]: how peer j is reached; the own entry is unused
+  const std::vector<Link>& links() const { return links_; }     // [j]: level of the link to peer j; unused at rank()
 
-  // Reductions take float32 and float64, the others any type; in and out must not overlap.
+  // Reductions support float32 and float64, the other collectives any type. `in` and `out` must not overlap.
   void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
   void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);  // [size·k] -> [k]
   void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                 // [k] -> [size·k]
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // sends part j of in to rank j
-  void broadcast(const Tensor& x, int root, std::string_view phase);  // x of the root to all ranks
-  void barrier(std::string_view phase);  // returns when all ranks have called it
+  void broadcast(const Tensor& x, int root, std::string_view phase);  // copies x of the root to all ranks
+  void barrier(std::string_view phase);  // returns when all ranks have called barrier()
   virtual void abort(const std::string& reason) = 0;  // makes peers throw instead of waiting for this rank
   virtual void check_failure(std::string_view phase) = 0;  // throws an Error if a rank has failed
-  // While the returned object lives, no rank times out waiting for this rank: for long work of one rank, such as
+  // While the returned object exists, no rank times out while waiting for this rank. For long work of one rank, such as
   // writing files. A stopped or ended process is still detected.
   virtual std::shared_ptr<void> busy() = 0;
   virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
-  // Whether to take the next step; every rank of the run must call it before each step. After a rank has passed stop =
-  // true, all ranks get false before the same step, the first that no rank has begun. Sends messages only after a stop.
+  // Whether to take the next step. Every rank of the run must call this function before each step. After a rank has
+  // passed stop = true, all ranks get false before the same step: the first step that no rank has begun. Messages are
+  // sent only after a stop.
   virtual bool may_continue(bool stop) = 0;
-  // Collective, after may_continue() has returned false: lets the ranks take steps again.
+  // Collective, to be called after may_continue() has returned false: allows the ranks to take steps again.
   void continue_steps();
-  // Whether a rank of the run has ever passed stop = true to stop_requested(). Not collective; peers learn of it soon.
+  // Whether a rank of the run has ever passed stop = true to stop_requested(). Not collective; peers receive the
+  // request with a delay.
   virtual bool stop_requested(bool stop) = 0;
-  virtual void forget_stop() = 0;                     // for continue_steps(), while no rank calls may_continue()
-  // Time in collectives except barriers, with waiting for peers. With NCCL, only collectives that have finished count.
+  virtual void forget_stop() = 0;                     // for continue_steps(); no rank may be in may_continue()
+  // Seconds in collectives except barriers, including waits for peers. With NCCL, only finished collectives count.
   double seconds() const { return seconds_; }
-  int64_t calls() const { return calls_; }            // number of collectives, without barriers
-  // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). A rank must then not use two
-  // groups at a time, nor load kernels while a collective runs: both can deadlock.
+  int64_t calls() const { return calls_; }            // number of collectives, excluding barriers
+  // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). In this case, a rank must not
+  // use two groups at a time, and must not load kernels while a collective runs. Both can deadlock.
   virtual bool kernels_wait() const { return false; }
 
  protected:
-  // links[j]: how peer j is reached, one entry per rank. Bytes are added to `stats`.
+  // links[j] is the level of the link to peer j, with one entry per rank. Sent bytes are added to `stats`.
   Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
 
-  // Implemented by the transports. Arguments have been checked and bytes counted; in and out never overlap.
+  // Implemented by the transports. Arguments have been checked and bytes counted. `in` and `out` never overlap.
   virtual void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) = 0;
   virtual void do_reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase) = 0;
   virtual void do_all_gather(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
   virtual void do_all_to_all(const Tensor& in, const Tensor& out, std::string_view phase) = 0;
   virtual void do_broadcast(const Tensor& x, int root, std::string_view phase) = 0;
   virtual void do_barrier(std::string_view phase) = 0;
-  // Called within a collective by a transport that measures its time on the GPU and calls add_time() later.
+  // For transports that measure the time of a collective on the GPU and call add_time() later. Called within a
+  // collective.
   void time_follows() { time_follows_ = true; }
   void add_time(std::string_view phase, double seconds);  // thread-safe
 
@@ -87,14 +90,15 @@ class Group {
   std::shared_ptr<CommStats> stats_;
   std::atomic<double> seconds_ = 0;
   int64_t calls_ = 0;
-  bool time_follows_ = false;  // of the current call
+  bool time_follows_ = false;  // whether time_follows() was called in the current call
 };
 
-// During its lifetime, calls f(true) when a collective of the calling thread begins, and f(false) when it ends.
+// During the lifetime of this object, f(true) is called when a collective of the calling thread begins, and f(false)
+// when it ends.
 class CallObserver {
  public:
   explicit CallObserver(std::function<void(bool begins)> f);  // replaces the thread's observer
-  ~CallObserver();                                            // restores it
+  ~CallObserver();                                            // restores the previous observer
   CallObserver(const CallObserver&) = delete;
   CallObserver& operator=(const CallObserver&) = delete;
 
@@ -105,18 +109,18 @@ class CallObserver {
 };
 
 // The groups of one rank: world (all ranks), intra (the ranks of its node), inter (the ranks with its local rank on all
-// nodes) and compute (all ranks). The computing thread uses compute while the communication thread uses the other
+// nodes) and compute (all ranks). The computing thread uses compute, and the communication thread uses the other
 // groups. If kernels_wait(), the Scheduler lets only one of these threads communicate at a time.
 struct Communicator {
   Topology topology;                                    // nodes and workers per node
-  int rank = 0;                                         // in `world`
+  int rank = 0;                                         // rank in `world`
   std::shared_ptr<Group> world, intra, inter, compute;  // see above
   std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
 
-  // Time in collectives of world, intra and inter.
+  // Seconds in collectives of world, intra and inter.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }
-  int node() const { return topology.node_of(rank); }           // of this rank
-  int local_rank() const { return topology.local_rank(rank); }  // number of this rank within its node
+  int node() const { return topology.node_of(rank); }           // node of this rank
+  int local_rank() const { return topology.local_rank(rank); }  // index of this rank within its node
 };
 
 }  // namespace godwit

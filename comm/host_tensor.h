@@ -1,4 +1,4 @@
-// CPU tensors for control-plane collectives, so that they never synchronize with a GPU.
+// CPU tensors for control-plane collectives. These collectives then never synchronize with a GPU.
 #pragma once
 #include <algorithm>
 #include <vector>

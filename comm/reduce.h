@@ -1,4 +1,4 @@
-// Sum over ranks in rank order. Shared by the local and MPI transports, so that both give the same bits.
+// Sum over ranks in rank order. The local and MPI transports share this code and therefore give the same bits.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace godwit {
 
-// Sums the n elements of all `in` in order, divides once if op is mean, and writes the result to every `out`. Works
-// block by block in the cache, so an `out` may be one of the `in`. Threaded on the CPU.
+// Sums the n elements of all `in` in order, divides once if op is mean, and writes the result to every `out`. Processes
+// blocks that fit in the cache, so an `out` may equal one of the `in`. Multithreaded on the CPU.
 template <class T>
 void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
   constexpr int64_t kBlock = 16384 / sizeof(T);
@@ -32,7 +32,7 @@ void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>
       16);
 }
 
-// On a GPU; pointers to GPU memory that this device can access.
+// GPU version. The pointers refer to GPU memory that this device can access.
 template <class T>
 void reduce_in_order(Cuda device, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op);
 

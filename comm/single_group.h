@@ -1,4 +1,4 @@
-// SingleGroup: a group of one rank, whose collectives copy.
+// SingleGroup: a group of one rank. Its collectives copy.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// A group of one rank. may_continue(false) returns true, also after a stop.
+// may_continue(false) returns true, also after a stop.
 class SingleGroup : public Group {
  public:
   SingleGroup() : Group(0, {Link::intra}, std::make_shared<CommStats>()) {}

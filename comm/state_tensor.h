@@ -1,4 +1,4 @@
-// Persistent state of an optimizer or an exchange, addressed by global parameter offset.
+// Persistent state of an optimizer or an exchange. The address is the global parameter offset.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,11 +10,11 @@ namespace godwit {
 // State of the elements [begin, end()) of the parameter vector (global offsets, no padding). A u32 tensor is a bit
 // mask: 32 elements per word, least significant bit first, unused bits 0.
 struct StateTensor {
-  std::string name;   // "m", "b", "e", "server_e"
+  std::string name;   // name: "m", "b", "e", "server_e"
   int64_t begin;      // global offset
   Tensor values;      // the state, or its bit mask
-  bool replicated;    // bit-identical on all ranks
-  int64_t bits = -1;  // of a bit mask: number of elements
+  bool replicated;    // whether the state is bit-identical on all ranks
+  int64_t bits = -1;  // number of elements of a bit mask
 
   bool is_mask() const { return values.dtype() == DType::u32; }                // whether values is a bit mask
   int64_t end() const { return begin + (is_mask() ? bits : values.numel()); }  // global offset after the last element

@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-enum class Link { intra, inter };  // same node, different nodes
+enum class Link { intra, inter };  // between ranks of one node, and of different nodes
 
 // Rank r is worker r mod workers_per_node of node r / workers_per_node.
 struct Topology {
@@ -12,8 +12,8 @@ struct Topology {
   int workers_per_node = 1;  // number of ranks on each node
 
   int world() const { return nodes * workers_per_node; }              // number of ranks
-  int node_of(int rank) const { return rank / workers_per_node; }     // node number
-  int local_rank(int rank) const { return rank % workers_per_node; }  // number within the node
+  int node_of(int rank) const { return rank / workers_per_node; }     // node of the rank
+  int local_rank(int rank) const { return rank % workers_per_node; }  // index of the rank within its node
   // Level of the link between ranks a and b.
   Link link(int a, int b) const { return node_of(a) == node_of(b) ? Link::intra : Link::inter; }
 };

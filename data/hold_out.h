@@ -1,4 +1,4 @@
-// Removes part of the training samples for evaluation.
+// Removes a part of the training samples for evaluation.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -9,9 +9,9 @@
 
 namespace godwit::data {
 
-// Moves one sample of each group of `every` consecutive samples to the result. The choice is random but the same in
-// every run. Samples after the last whole group stay. A sample has `size` consecutive elements. Throws if there are
-// fewer than `every` samples, and leaves `all` unchanged.
+// Moves one sample of each group of `every` consecutive samples to the result. The choice is random, but equal in every
+// run. Samples after the last whole group stay in `all`. A sample has `size` consecutive elements. If there are fewer
+// than `every` samples, throws and leaves `all` unchanged.
 template <class T>
 std::vector<T> hold_out(std::vector<T>& all, int64_t every, int64_t size = 1) {
   const int64_t samples = static_cast<int64_t>(all.size()) / size;

@@ -1,4 +1,4 @@
-// JsonFile: a JSON file with typed access to its fields; errors name the file and the path of the field.
+// JsonFile: a JSON file with typed access to its fields. Errors name the file and the path of the field.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace godwit::data {
 
-// A value in a JsonFile, which must outlive the node. Accessors throw an Error if the value has another type.
+// A value in a JsonFile. The JsonFile must outlive the node. Accessors throw an Error if the value has another type.
 class JsonNode {
  public:
   const std::string& path() const { return path_; }  // "data[3].paragraphs[0].context"
@@ -17,11 +17,11 @@ class JsonNode {
   JsonNode member(const std::string& name) const;                  // object member; throws if missing or null
   std::optional<JsonNode> find(const std::string& name) const;     // object member; none if missing or null
   void each(const std::function<void(const JsonNode&)>& f) const;  // visits the values of an array, in order
-  // visits the members of an object
+  // Visits the members of an object.
   void each_member(const std::function<void(const std::string& name, const JsonNode&)>& f) const;
   const std::string& text() const;            // a string
-  const std::string& text_not_blank() const;  // a string that is not only white space
-  int64_t integer() const;                    // an integer; throws also if it exceeds int64
+  const std::string& text_not_blank() const;  // a string that contains more than white space
+  int64_t integer() const;                    // an integer; also throws if it exceeds int64
   double number() const;                      // a number
   bool boolean() const;                       // true or false
   bool is_null() const;                       // whether the value is null; never throws
@@ -38,10 +38,11 @@ class JsonNode {
   std::string path_;
 };
 
-// The file may be gzip. `expected` as in read_file(). Limits: 1 GiB, 64 levels. The last of several equal keys is used.
+// The file may be gzip. `expected`: as in read_file(). Limits: 1 GiB, 64 levels. If several keys are equal, the last
+// one is used.
 class JsonFile {
  public:
-  // Reads and parses the file. Throws an Error naming it if that fails.
+  // Reads and parses the file. Throws an Error that names the file on failure.
   JsonFile(const std::string& path, const std::string& expected);
   ~JsonFile();
   JsonFile(const JsonFile&) = delete;

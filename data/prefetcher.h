@@ -15,12 +15,12 @@ class Trace;
 
 namespace godwit::data {
 
-// A batch in preparation. Parts are started in order; the job is ready when all parts are done. Objects to which a job
-// refers must outlive the prefetcher.
+// A batch in preparation. Its parts are started in order. The job is ready when all parts are done. Objects to which a
+// job refers must outlive the prefetcher.
 class PrefetchJob {
  public:
   virtual ~PrefetchJob() = default;
-  virtual size_t parts() const = 0;       // constant, at least 1
+  virtual size_t parts() const = 0;       // number of parts; constant, at least 1
   virtual void prepare(size_t part) = 0;  // called once per part, concurrently on several threads
 
  private:
@@ -29,17 +29,17 @@ class PrefetchJob {
   std::exception_ptr error_;
 };
 
-// Runs jobs ahead of their use.
+// Runs jobs before their results are needed.
 class Prefetcher {
  public:
-  Prefetcher(int ahead, int workers);  // jobs in flight or ready; threads; both at least 1
+  Prefetcher(int ahead, int workers);  // ahead: jobs in flight or ready; workers: threads; both at least 1
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  using Make = std::function<std::shared_ptr<PrefetchJob>()>;  // creates the next job, or returns null at the end
-  void start(Make make);  // drops all jobs; make() runs on the caller's thread and returns null at the end
-  std::shared_ptr<PrefetchJob> next();  // in order of make(); null at the end; rethrows an error of prepare()
+  using Make = std::function<std::shared_ptr<PrefetchJob>()>;  // creates the next job; returns null at the end
+  void start(Make make);  // drops all jobs; make() runs on the caller's thread
+  std::shared_ptr<PrefetchJob> next();  // in the order of make(); null at the end; rethrows an error of prepare()
 
  private:
   void close();  // ends and joins all threads

@@ -14,18 +14,19 @@ struct SamplerOptions {
   bool train = true;  // true: shuffle in each epoch; false: each sample once, in order
 };
 
-// Training: each epoch has a permutation p of all samples. Batch k of rank r is p[(k·W + r)·B … + B), so ranks are
-// disjoint and have equal numbers of batches. An incomplete global batch at the end is dropped. Evaluation: rank r has
-// the contiguous samples [n·r/W, n·(r+1)/W). The last batch may be smaller. If n < W, some ranks have no samples.
+// Training: each epoch has a permutation p of all samples. Batch k of rank r is p[(k·W + r)·B … + B). The samples of
+// the ranks are therefore disjoint, and all ranks have equal numbers of batches. An incomplete global batch at the end
+// is dropped. Evaluation: rank r has the contiguous samples [n·r/W, n·(r+1)/W). The last batch may be smaller. If n <
+// W, some ranks have no samples.
 class Sampler {
  public:
-  // Throws Error if batch < 1, rank is outside [0, world), or a global training batch exceeds the number of samples.
+  // Throws if batch < 1, rank is outside [0, world), or a global training batch exceeds the number of samples.
   Sampler(int64_t samples, SamplerOptions options);
 
-  int64_t batches() const { return batches_; }       // batches of this rank per epoch
-  void start_epoch(int64_t epoch);                   // fixes the samples of all batches
+  int64_t batches() const { return batches_; }       // number of batches of this rank per epoch
+  void start_epoch(int64_t epoch);                   // determines the samples of all batches
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
-  // Samples in order. Training: all of p. Evaluation: the rank's samples. Valid until start_epoch().
+  // Samples in order. For training, all of p; for evaluation, the rank's samples. Valid until start_epoch().
   std::span<const uint32_t> order() const { return order_; }
 
  private:

@@ -1,4 +1,4 @@
-// AnyOptions: holds the options struct of any method.
+// AnyOptions: the options struct of any method.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-// An options struct of any type, with value semantics. The struct has describe(OptionList&) and optionally check(),
+// Holds an options struct of any type, with value semantics. The struct has describe(OptionList&). It may have check(),
 // which throws for contradictory values.
 class AnyOptions {
  public:
@@ -24,10 +24,10 @@ class AnyOptions {
   AnyOptions& operator=(AnyOptions other) { return held_ = std::move(other.held_), *this; }
 
   template <class O>
-  bool holds() const {  // whether it holds an O
+  bool holds() const {  // whether the struct is an O
     return dynamic_cast<const Held<O>*>(held_.get()) != nullptr;
   }
-  // The struct. Throws if it is not an O.
+  // The struct. Throws if the struct is not an O.
   template <class O>
   O& as() {
     auto* held = dynamic_cast<Held<O>*>(held_.get());

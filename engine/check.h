@@ -1,4 +1,4 @@
-// Errors. check() and fail() throw an Error with a one-line message and the source location. A message states the
+// Errors: check() and fail() throw an Error with a one-line message and the source location. A message states the
 // failed operation, the rule, the actual values and a hint.
 #pragma once
 #include <sstream>
@@ -8,8 +8,8 @@
 
 namespace godwit {
 
-// Thrown for every error that a user, a file or a peer can cause. what() returns the message, where() the source
-// location.
+// Thrown for every error that a user, a file or a peer can cause. what() returns the message. where() returns the
+// source location.
 class Error : public std::runtime_error {
  public:
   Error(const std::string& text, const char* file, int line);  // message and source location
@@ -23,7 +23,7 @@ class Error : public std::runtime_error {
 };
 
 namespace detail {
-// Wraps the first argument of check() and fail(), to capture the caller's file and line.
+// Wraps the first argument of check() and fail() to capture the caller's file and line.
 template <class T>
 struct Located {
   T value;
@@ -34,11 +34,11 @@ struct Located {
       : value(static_cast<U&&>(v)), file(f), line(l) {}
 };
 
-// Throws an Error. Not inline, like the constructors of Error: inline copies in every source would take time to
-// compile.
+// Throws an Error. Not inline, like the constructors of Error: inline copies would increase the compile time of every
+// source file.
 [[noreturn]] void raise(const std::string& text, const char* file, int line);
 
-// Cold: optimized for size, which compiles faster.
+// The attribute `cold` optimizes for size, which shortens compilation.
 template <class... Parts>
 [[gnu::cold]] std::string concat(const Parts&... parts) {
   std::ostringstream text;
@@ -53,7 +53,7 @@ template <class... Parts>
   detail::raise(detail::concat(first.value, parts...), first.file, first.line);
 }
 
-// Throws an Error if the condition is false. The message is built only in that case.
+// Throws an Error if the condition is false. The message is built only for a false condition.
 template <class... Parts>
 void check(detail::Located<bool> condition, const Parts&... parts) {
   if (!condition.value) [[unlikely]]

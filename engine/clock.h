@@ -6,7 +6,7 @@ namespace godwit {
 
 using Clock = std::chrono::steady_clock;  // monotonic
 
-inline double seconds_since(Clock::time_point start) {  // seconds
+inline double seconds_since(Clock::time_point start) {  // elapsed seconds since `start`
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 

@@ -5,11 +5,11 @@
 namespace godwit {
 
 template <class T>
-T* data_ptr(Cpu, const Tensor& x) {  // of x on the CPU
+T* data_ptr(Cpu, const Tensor& x) {  // for a tensor on the CPU
   return x.data<T>();
 }
 template <class T>
-T* data_ptr(Cuda, const Tensor& x) {  // of x on a GPU
+T* data_ptr(Cuda, const Tensor& x) {  // for a tensor on a GPU
   return x.cuda_data<T>();
 }
 

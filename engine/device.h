@@ -1,4 +1,4 @@
-// Device: where a tensor is stored and its kernels run.
+// Device: the place where a tensor is stored and its kernels run.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@ struct CUstream_st;  // cudaStream_t points to this type
 
 namespace godwit {
 
-// The CPU, or one GPU.
+// The CPU or one GPU.
 struct Device {
   enum class Kind : uint8_t { cpu, cuda };  // kinds of devices
   Kind kind = Kind::cpu;                    // CPU or GPU
@@ -24,27 +24,27 @@ constexpr Device cuda_device(int index) { return {Device::Kind::cuda, index}; } 
 
 std::ostream& operator<<(std::ostream& out, Device device);  // "cpu", "cuda:1"
 
-// Parses "cpu", "cuda:1", "cuda" or "auto". "cuda" is the GPU whose number is `local_rank`; "auto" is the same GPU, or
-// the CPU if there is no GPU. Throws an Error that begins with `subject` for any other text.
+// Parses "cpu", "cuda:1", "cuda" or "auto". "cuda" is the GPU with the number `local_rank`. "auto" is that GPU, or the
+// CPU if there is no usable GPU. Throws an Error that begins with `subject` for any other text.
 Device parse_device(const std::string& text, const std::string& subject = "device", int local_rank = 0);
 
-// Throws unless `text` is a device as above; for a GPU, unless at least one GPU is usable. The GPU's number is not
-// checked, because it may depend on the rank.
+// Throws if `text` is not accepted by parse_device(), or if it names a GPU and no GPU is usable. The GPU's number is
+// not checked, because it may depend on the rank.
 void check_device(const std::string& text, const std::string& subject);
 
 int cuda_devices();                // number of GPUs that this build, driver and process can use
-std::string why_no_cuda();         // reason and remedy if there are no usable GPUs, otherwise ""
+std::string why_no_cuda();         // reason and remedy if there is no usable GPU, otherwise ""
 void check_usable(Device device);  // throws an Error with reason and remedy if kernels cannot run on the device
 
-// Tags that select the overload of a kernel. A thread launches all of its GPU kernels on one stream.
+// Tags that select the overload of a kernel. A thread launches all its GPU kernels on one stream.
 struct Cpu {};
 class CudaContext;  // stream, pool and library handles of one thread (engine/cuda/cuda_context.h)
-struct Cuda {  // made by cuda_of()
+struct Cuda {  // returned by cuda_of()
   CudaContext* context;  // handles of the calling thread
-  CUstream_st* stream;   // stream of all launches
+  CUstream_st* stream;   // stream of all launches of the thread
 };
 
-// The calling thread's CUDA tag. Throws unless the thread's context is on that GPU.
+// The calling thread's CUDA tag. Throws unless the thread's context is on the given GPU.
 Cuda cuda_of(Device device);
 
 class Pool;

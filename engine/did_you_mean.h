@@ -5,12 +5,12 @@
 
 namespace godwit {
 
-// Returns the candidate with the smallest edit distance to `word`; ties go to the first. Letter case and - versus _ are
-// ignored. Returns "" if the distance exceeds a third of the longer word's length (at least one edit is allowed). Words
-// longer than 100 bytes never match. Only the first 10,000 candidates are compared.
+// Returns the candidate with the smallest edit distance to `word`; ties go to the first. Letter case and the difference
+// between - and _ are ignored. Returns "" if the distance exceeds a third of the longer word's length (one edit is
+// always allowed). Words longer than 100 bytes never match. Only the first 10,000 candidates are compared.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
-// The end of an error message: "; did you mean 'x'?", or the first 30 candidates if none is close.
+// The end of an error message: "; did you mean 'x'?" or, without a close match, the first 30 candidates.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace godwit

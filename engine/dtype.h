@@ -1,4 +1,4 @@
-// Element types, their C++ counterparts, and one switch over them for all kernels.
+// Element types, their C++ counterparts, and the dispatch from element type to C++ type.
 #pragma once
 #include <cstdint>
 #include <ostream>
@@ -14,7 +14,7 @@ int64_t size_of(DType dtype);                              // bytes per element
 const char* name_of(DType dtype);                          // "float32", "bfloat16", …
 std::ostream& operator<<(std::ostream& out, DType dtype);  // writes name_of(dtype)
 
-// Type of parameters and sums for activations of type `dtype`: float32 for the 16-bit types, otherwise `dtype`.
+// The type of parameters and sums for activations of type `dtype`: float32 for the 16-bit types, otherwise `dtype`.
 DType compute_dtype(DType dtype);
 
 template <class T>
@@ -31,7 +31,7 @@ template <> struct DTypeOf<uint32_t> { static constexpr DType value = DType::u32
 template <class T>
 constexpr DType dtype_of = DTypeOf<T>::value;  // element type of a C++ type
 
-// Calls f.template operator()<T>() with the C++ type of a float32 or float64 tensor:
+// Calls f.template operator()<T>() with the C++ type of a float32 or float64 tensor. Throws an Error for other types.
 //   dispatch_real(x.dtype(), "relu", [&]<class T>() { … });
 template <class F>
 auto dispatch_real(DType dtype, const char* operation, F&& f) {

@@ -1,4 +1,4 @@
-// Text from files and command lines, made safe for messages: control characters are escaped and long text is cut.
+// Makes text from files and command lines safe for messages: control characters are escaped, and long text is cut.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,12 +6,12 @@
 
 namespace godwit {
 
-// Escapes control characters and invalid UTF-8, such as a line break as \n, a byte as \x1b and a code point as \u202e,
-// so that a terminal does not interpret them. Control characters include Unicode line ends and changes of writing
+// Escapes control characters and invalid UTF-8, so that a terminal does not interpret them: a line break becomes \n, a
+// byte \x1b and a code point \u202e. Control characters include Unicode line separators and changes of writing
 // direction.
 std::string printable(std::string_view text);
 
-// printable() of the text. A text of more than `limit` bytes is cut and ends with "…".
+// printable() of the text. Text of more than `limit` bytes is cut and ends with "…".
 std::string excerpt(std::string_view text, size_t limit = 100);
 
 // Joins excerpts of at most `limit` texts: "a, b, c and 7 more".

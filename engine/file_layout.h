@@ -1,4 +1,4 @@
-// FileLayout: the order of a tensor's dimensions in weight files, where it differs from the order in memory.
+// FileLayout: the order of a tensor's dimensions in weight files, if it differs from the order in memory.
 #pragma once
 #include "engine/tensor.h"
 
@@ -11,12 +11,13 @@ enum class FileLayout {
   transposed,      // matrices: [out, in] in memory, [in, out] in files, as in HuggingFace's GPT-2
 };
 
-// The shape in files of a tensor with this shape in memory. Throws unless the rank fits the layout.
+// The shape in files of a tensor with shape `shape` in memory. Throws if the rank does not fit the layout.
 Shape file_shape(const Shape& shape, FileLayout layout);
 
-// The values in the order of files, in CPU memory. May share memory with `values`.
+// Returns the values in file order, in CPU memory. The result may share memory with `values`.
 Tensor to_file_layout(const Tensor& values, FileLayout layout);
-// The values in the order of memory, from CPU memory in the order of files. May share memory with `values`.
+// Returns the values in memory order. `values` is in CPU memory and in file order. The result may share memory with
+// `values`.
 Tensor from_file_layout(const Tensor& values, FileLayout layout);
 
 }  // namespace godwit

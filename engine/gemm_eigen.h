@@ -1,8 +1,9 @@
-// Matrix products by Eigen, for gemm*.cpp files only.
+// Matrix products with Eigen. Only gemm*.cpp files include this header.
 #pragma once
 #include <cstdint>
 
-// Eigen would split the work by thread count, so the sums would depend on it. parallel_for uses fixed tiles instead.
+// Eigen would split the work by thread count, and the sums would depend on that count. parallel_for uses fixed tiles
+// instead.
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 #include <algorithm>

@@ -1,4 +1,4 @@
-// CUDA graphs: captures the GPU work of a step once and replays it.
+// CudaGraphCache: captures the GPU work of a step as CUDA graphs and replays it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,28 +9,28 @@
 namespace godwit {
 
 // A cache of CUDA graphs, keyed by input shapes. The first run() of a key calls the function eagerly, so that libraries
-// can choose algorithms. The second run() captures the function's GPU work, as one graph for each part between calls of
-// graph_break(), and executes it. Later runs launch the graphs without calling the function.
+// can choose algorithms. The second run() captures the function's GPU work and executes it. Each part between calls of
+// graph_break() becomes one graph. Later runs launch the graphs without calling the function.
 //   CudaGraphCache graphs;
 //   replica.begin_step(lr);
 //   graphs.run({batch, length}, [&] { replica.backward(loss = loss_of(net, input)); });
 //   replica.finish_step();
-// A replay repeats the captured kernel arguments and tensor addresses. Values that change between steps must be in
-// tensors with fixed addresses: GPU tensors, or CPU tensors, which each replay copies to the GPU again. Capture throws
-// an Error if the function reads a GPU value on the host or waits for the GPU.
+// A replay repeats the captured kernel arguments and tensor addresses. Values that change between steps must therefore
+// be in tensors with fixed addresses. These are GPU tensors, or CPU tensors that each replay copies to the GPU again.
+// Capture throws an Error if the function reads a GPU value on the host or waits for the GPU.
 class CudaGraphCache {
  public:
   enum class How : uint8_t { eager, captured, replayed };  // how run() executed the function
 
-  // For the calling thread, whose context must be on a GPU. Captures at most `most` keys; other keys always run
-  // eagerly.
+  // The cache is for the calling thread, whose context must be on a GPU. At most `most` keys are captured; other keys
+  // always run eagerly.
   explicit CudaGraphCache(size_t most = 64);
   ~CudaGraphCache();
   CudaGraphCache(const CudaGraphCache&) = delete;
   CudaGraphCache& operator=(const CudaGraphCache&) = delete;
 
-  // Runs f eagerly, captures it, or replays it. Tensors that f creates share the memory of all captured functions; the
-  // next run() overwrites their contents.
+  // Runs f eagerly, captures it, or replays it. Tensors that f creates use one memory pool, which all captured
+  // functions share. The next run() overwrites their contents.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
   bool captured(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
   size_t captures() const;                               // number of captured keys
@@ -40,13 +40,14 @@ class CudaGraphCache {
   std::unique_ptr<Impl> impl_;
 };
 
-// The functions below refer to the calling thread's capture.
+// The functions below act on the calling thread's capture.
 
 bool capturing();  // true while the thread's GPU work is being captured
-// During capture: calls f in each replay before the current graph is launched. f must not wait for the GPU; work that f
-// queues precedes this graph. Outside capture: no effect.
+// During capture, registers f: each replay calls f before it launches the current graph. f must not wait for the GPU.
+// Work that f queues precedes this graph. Outside capture, there is no effect.
 void on_replay(std::function<void()> f);
-// Ends the current graph, calls f now and in each replay, and starts the next graph. Outside capture: calls f.
+// During capture, ends the current graph, calls f now and in each replay, and starts the next graph. Outside capture,
+// calls f.
 void graph_break(std::function<void()> f);
 
 }  // namespace godwit

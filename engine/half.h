@@ -8,7 +8,7 @@ namespace godwit {
 
 namespace detail {
 
-// Branch-free, so that loops over it vectorize.
+// Without branches, so that the compiler vectorizes loops over it.
 constexpr uint16_t bf16_bits(float value) {
   const auto u = std::bit_cast<uint32_t>(value);
   const uint32_t nan = (u & 0x7FFFFFFFu) > 0x7F800000u ? ~0u : 0u;  // a 32-bit mask keeps loops vectorized
@@ -21,9 +21,10 @@ constexpr float bf16_value(uint16_t bits) { return std::bit_cast<float>(static_c
 constexpr uint16_t f16_bits(float value) {
   const auto whole = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (whole >> 16) & 0x8000u, u = whole & 0x7FFFFFFFu;
-  // Normal range, from 2^-14 on: rebias the exponent by 112, round the mantissa to 10 bits; a carry may reach infinity.
+  // Normal range, at least 2^-14: rebias the exponent by 112 and round the mantissa to 10 bits. A carry may reach
+  // infinity.
   const uint32_t normal = (u - (112u << 23) + 0xFFFu + ((u >> 13) & 1u)) >> 13;
-  // Below 2^-14: adding 0.5 rounds the subnormal and leaves its bits in the low mantissa.
+  // Below 2^-14: adding 0.5 rounds the subnormal number and leaves its bits in the low mantissa.
   const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5f) - 0x3F000000u;
   const uint32_t large = u > 0x7F800000u ? 0x7E00u : 0x7C00u;  // NaN, or overflow to infinity
   const uint32_t finite = u < 0x38800000u ? small : normal;

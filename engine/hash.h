@@ -1,4 +1,4 @@
-// Hash: 64-bit FNV-1a, to compare layouts and replicas between ranks.
+// Hash: 64-bit FNV-1a. Ranks use it to compare layouts and replicas.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -13,11 +13,11 @@ namespace godwit {
 class Hash {
  public:
   void add(uint64_t word) { state_ = (state_ ^ word) * 0x100000001b3u; }  // hashes a word
-  void add(const std::string& text) {  // hashes length and bytes
+  void add(const std::string& text) {  // hashes the length and the bytes
     add(text.size());
     for (char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
   }
-  // Adds the bits of the first `count` elements.
+  // Hashes the bits of the first `count` elements.
   void add(const Tensor& values, int64_t count) {
     const Tensor here = values.range(0, count).to(kCpu);
     if (size_of(here.dtype()) == 8) add_words<uint64_t>(here.raw(), count);
@@ -25,7 +25,7 @@ class Hash {
     else if (size_of(here.dtype()) == 2) add_words<uint16_t>(here.raw(), count);
     else add_words<uint8_t>(here.raw(), count);
   }
-  uint64_t value() const { return state_; }  // hash of everything added so far
+  uint64_t value() const { return state_; }  // hash of all words added so far
 
  private:
   template <class Word>

@@ -1,5 +1,5 @@
-// nlohmann/json for sources. parse_json() and dump_json() replace json::parse() and dump(), whose templates take
-// seconds to compile in each source.
+// nlohmann/json for source files. parse_json() and dump_json() replace json::parse() and dump(), whose templates take
+// seconds to compile in each source file.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

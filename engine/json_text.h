@@ -11,8 +11,8 @@ struct JsonRules {
   bool unique_names = false;  // reject objects with duplicate member names
 };
 
-// Throws an Error that begins with `subject` ("FILE: its header") unless the text is one JSON value within the rules.
-// Runs in linear time, unlike the parser's callback, which searches the whole parent at the end of each object.
+// Throws an Error that begins with `subject` ("FILE: its header") unless the text is one JSON value that satisfies the
+// rules. Runs in linear time. The parser's callback does not: it searches the whole parent at the end of each object.
 void check_json(std::string_view text, const std::string& subject, const JsonRules& rules);
 
 }  // namespace godwit

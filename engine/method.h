@@ -1,4 +1,5 @@
-// Methods: implementations that a user selects by name (an optimizer, an exchange), described next to their code.
+// Methods: implementations that a user selects by name, such as an optimizer or an exchange. Each is described next to
+// its code.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -15,7 +16,7 @@ namespace godwit {
 //   std::string paper;  // source of the algorithm
 //   std::string bytes;  // bytes sent per worker and step
 
-// All methods of a kind, in --help order. A program may append its own methods at start-up, before the first use.
+// All methods of a kind, in --help order. A program may append methods at start-up, before the first use.
 template <class Method>
 std::vector<const Method*>& methods();
 
@@ -37,7 +38,7 @@ const Method* method_named(const std::string& name) {
   return nullptr;
 }
 
-// The method with this name or alias. Throws if there is none; the message suggests the nearest name.
+// The method with this name or alias. Throws an Error that suggests the nearest name if there is none.
 template <class Method>
 const Method& find_method(const std::string& name) {
   if (const Method* method = method_named<Method>(name)) return *method;
@@ -53,11 +54,11 @@ class MethodConfig {
   // The method of this name with its default options. Throws for an unknown name.
   MethodConfig(const std::string& name) : MethodConfig(find_method<Method>(name)) {}
   MethodConfig(const char* name) : MethodConfig(std::string(name)) {}
-  // `json`: an object such as {"lr": 0.01}. Throws for an unknown option or an out-of-range value.
+  // `json`: an object such as {"lr": 0.01}. Throws for an unknown option and for an out-of-range value.
   MethodConfig(const std::string& name, const std::string& json) : MethodConfig(name) {
     assign_json(list(), json, this->name());
   }
-  // Constructs from a method's options struct.
+  // The method whose options struct has type O, with these options. Throws if there is no such method.
   template <class O>
   requires requires(O& o, OptionList& list) { o.describe(list); }
   MethodConfig(O options) : options_(std::move(options)) {
@@ -70,11 +71,11 @@ class MethodConfig {
   MethodConfig(const MethodConfig&) = default;  // copies method and options
   MethodConfig& operator=(const MethodConfig&) = default;
 
-  const std::string& name() const { return method_->name; }  // of the method
+  const std::string& name() const { return method_->name; }  // name of the method
   const Method& method() const { return *method_; }          // the selected method
-  const AnyOptions& options() const { return options_; }     // of the method
+  const AnyOptions& options() const { return options_; }     // options of the method
   AnyOptions& options() { return options_; }
-  // The options as the method's struct. Throws for the struct of another method.
+  // The options as the method's struct. Throws if O belongs to another method.
   template <class O>
   O& as() {
     return options_.as<O>();
@@ -84,18 +85,18 @@ class MethodConfig {
     return options_.as<O>();
   }
 
-  // The method's options, then the options common to all methods of the kind. The list refers to this object.
+  // The method's options, followed by the options common to all methods of the kind. The list refers to this object.
   OptionList list() const {
     OptionList all = options_.list();
     add_common(all);
     for (Option& option : all) option.method = name();
     return all;
   }
-  // Whether the method or its kind has the option.
+  // Whether the method or its kind has this option.
   bool has(const std::string& option) const { return list().find(option) != nullptr; }
   // The option's value as text. Throws if the method does not have the option.
   std::string text(const std::string& option) const { return value_text(find(list(), option)); }
-  // Value of a numeric option. Throws if the method does not have the option, or if it is not a number.
+  // The value of a numeric option. Throws if the method does not have the option or the option is not a number.
   double number(const std::string& option) const {
     const OptionList all = list();
     const Option& found = find(all, option);
@@ -104,7 +105,7 @@ class MethodConfig {
     check(i != nullptr, name(), ": option ", option, " is not a number");
     return static_cast<double>(**i);
   }
-  // Sets an option by name. Throws for an unknown name or an out-of-range value.
+  // Sets an option by name. Throws for an unknown name and for an out-of-range value.
   template <class T>
   MethodConfig& set(const std::string& option, const T& value) {
     OptionValue written;
@@ -124,7 +125,7 @@ class MethodConfig {
   void check_values() const { options_.check(name()); }
 
  protected:
-  virtual void add_common(OptionList&) const {}  // adds the options that all methods of the kind have
+  virtual void add_common(OptionList&) const {}  // adds the options common to all methods of the kind
 
  private:
   const Option& find(const OptionList& list, const std::string& option) const {

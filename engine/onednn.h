@@ -1,4 +1,4 @@
-// Wrapper over oneDNN 2.6 and 3.x: engine, descriptors, cached primitives. For *_onednn.cpp files only.
+// Wrapper over oneDNN 2.6 and 3.x: engine, descriptors, cached primitives. Only *_onednn.cpp files include this header.
 #pragma once
 #include <array>
 #include <concepts>
@@ -19,17 +19,18 @@ namespace godwit::onednn {
 using Desc = dnnl::memory::desc;
 using Dims = dnnl::memory::dims;
 
-// The calling thread's engine and stream. The first use also limits the library to context().threads threads.
+// The calling thread's engine and stream. The first use also limits oneDNN to context().threads threads.
 const dnnl::engine& engine();
 const dnnl::stream& stream();
 
-// Descriptors of float32 or bfloat16 tensors as stored. oneDNN orders extents as n, c, h, w and o, i, h, w.
+// Descriptors of float32 or bfloat16 tensors in their storage layout. oneDNN orders extents as n, c, h, w and o, i, h,
+// w.
 Desc activations(const Shape& nhwc, DType dtype = DType::f32);                  // [n, h, w, c]
 Desc filters(const Shape& ohwi, int64_t groups = 1, DType dtype = DType::f32);  // [o, kh, kw, i per group]
 Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           // [rows, columns]
 Desc transposed(const Desc& matrix);                                            // of a matrix stored as [rows, columns]
 Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
-Desc any_layout(const Desc& desc);  // same extents and type; the primitive chooses the layout
+Desc any_layout(const Desc& desc);  // the same extents and type; the primitive chooses the layout
 Dims dims_of(const Desc& desc);
 inline dnnl::memory memory(const Desc& desc, const Tensor& data) { return {desc, engine(), data.raw()}; }
 
@@ -41,12 +42,12 @@ struct Plan {
   explicit Plan(typename P::primitive_desc d) : desc(std::move(d)), primitive(desc) {}
 };
 
-// A blocked layout: the inner blocks (dimension, size), fastest last, and the strides of the outer indices.
+// A blocked layout: the inner blocks as (dimension, size), fastest last, and the strides of the outer indices.
 struct BlockedLayout {
   Dims padded, strides;
   std::vector<std::pair<int, int64_t>> inner;
 };
-std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty for layouts that are not blocked
+std::optional<BlockedLayout> layout_of(const Desc& desc);  // empty if the layout is not blocked
 
 bool avx512_bf16();  // whether bfloat16 products use AVX512_BF16: no AMX, and faster than float32
 
@@ -58,7 +59,7 @@ struct NoKernel : Error {
   using Error::Error;
 };
 
-// Creates a plan from the primitive's arguments, in oneDNN 3's order without engine, hint and attributes.
+// Creates a plan from the primitive's arguments. They are in oneDNN 3's order, without engine, hint and attributes.
 template <class P, class... Args>
 Plan<P> plan(const char* what, const Args&... args) try {
 #if DNNL_VERSION_MAJOR < 3
@@ -84,7 +85,7 @@ Plan<P> plan_backward(const char* what, const Plan<Forward>& forward, const Args
 
 Plan<dnnl::reorder> plan_reorder(const Desc& from, const Desc& to);
 
-// Cache key of a plan: extents, options, flags (floats by std::bit_cast). Each entry type has its own key space.
+// Cache key of a plan: extents, options and flags (floats by std::bit_cast). Each Entry type has a separate cache.
 struct Key : std::array<int64_t, 24> {
   template <std::integral... Parts>
   requires(sizeof...(Parts) < 24) explicit Key(Parts... parts)
@@ -96,10 +97,10 @@ struct KeyHash {
 };
 
 // The calling thread's cached Entry for the key and context().threads; calls make() on a miss. The reference is valid
-// until the thread's next call for the same Entry type.
+// until the thread's next call with the same Entry type.
 template <class Entry, class Make>
 const Entry& cached(Key key, Make make) {
-  constexpr size_t kMost = 1024;  // bounds memory when shapes never repeat
+  constexpr size_t kMost = 1024;  // bounds the memory if shapes never repeat
   thread_local std::unordered_map<Key, std::unique_ptr<Entry>, KeyHash> entries;
   key.back() = context().threads;
   auto found = entries.find(key);
@@ -110,15 +111,15 @@ const Entry& cached(Key key, Make make) {
   return *found->second;
 }
 
-// Conversion of a float32 matrix from layout `plain` to `wanted` by pack_weights(): impossible (none), from a matrix
-// stored by rows, or from a matrix stored by columns.
+// The conversion of a float32 matrix from layout `plain` to `wanted` that pack_weights() performs: none (not possible),
+// or packing of a matrix stored by rows or by columns.
 enum class Blocks { none, of_rows, of_columns };
 Blocks blocks_of(const Desc& plain, const Desc& wanted);
 
 void arrange(const std::vector<Tensor>& w, Blocks blocks, const Desc& wanted, const Tensor& to);
 
-// A primitive with weights: its plan and, if the primitive needs weights in another layout or in bfloat16, the
-// conversion. The conversion is a pack_weights() call for blocked matrices and a reorder otherwise.
+// A primitive with weights: the plan, and the conversion if the primitive needs weights in another layout or in
+// bfloat16. The conversion is a pack_weights() call for blocked matrices, otherwise a reorder.
 template <class P>
 struct Weighted {
   Plan<P> plan;
@@ -135,9 +136,9 @@ struct Weighted {
   }
 
   // packed() converts `w` to the wanted layout. scratch() returns memory for weights that the primitive writes;
-  // unpack() then converts them into `w`. Both return `w` itself if no conversion is needed.
+  // unpack() then converts them into `w`. If no conversion is needed, packed() and scratch() return `w` itself.
   Tensor packed(const Tensor& w) const;
-  // Packs the parts of a matrix, see pack_weights(). Only if `blocks` is not none.
+  // Packs the parts of a matrix with pack_weights(). Requires that `blocks` is not none.
   Tensor packed(const std::vector<Tensor>& parts) const {
     const Tensor result = scratch(parts[0]);
     arrange(parts, blocks, wanted, result);
@@ -150,8 +151,8 @@ struct Weighted {
   void unpack(const Tensor& from, const Tensor& w) const;
 };
 
-// The cached primitive that make() plans. Empty if make() returns empty, or for bfloat16 if float32 is faster: on
-// processors without fast bfloat16 products, and where the library has only its reference loops.
+// The cached primitive that make() plans. Empty if make() returns empty. Also empty for bfloat16 if float32 is faster:
+// on processors without fast bfloat16 products, and where oneDNN has only its reference loops.
 template <class P, class Make>
 const std::optional<Weighted<P>>& cached_if_any(const Key& key, DType dtype, Make make) {
   using Entry = std::optional<Weighted<P>>;

@@ -14,15 +14,15 @@
 
 namespace godwit {
 
-// The allowed values of an option; by default every number.
+// The allowed values of an option. By default, every number is allowed.
 struct Range {
-  // Bounds.
+  // The bounds.
   double min = -std::numeric_limits<double>::infinity(), max = std::numeric_limits<double>::infinity();
   bool min_open = false, max_open = false;  // whether the bound itself is excluded
-  bool as_float = false;                    // the value rounded to float32 must also be within the bounds
+  bool as_float = false;                    // check the value rounded to float32 as well
 };
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();  // no bound
-// Every number; [0, 1]; above 0; at least 0.
+// Any number; [0, 1]; greater than 0; at least 0.
 inline constexpr Range kAny{}, kFraction{0, 1}, kPositive{0, kInfinity, true}, kNotNegative{0, kInfinity};
 inline constexpr Range kAtLeastOne{1, kInfinity}, kAboveZeroToOne{0, 1, true};  // at least 1; (0, 1]
 inline constexpr Range kDecayRate{0, 1, false, true, true};              // decay rate of a moving average in float32
@@ -39,20 +39,20 @@ using OptionRef =  // pointer to the field
 
 // One field of an options struct. Holds a pointer into the struct and must not outlive it.
 struct Option {
-  // JSON key and --set name: "lr"; in a program's list with the group: "optimizer.lr".
+  // JSON key and --set name: "lr". In a program's list, the name includes the group: "optimizer.lr".
   std::string name;
   OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
   Range range = {};                       // for numbers, and for each number in a list
-  std::vector<std::string> choices = {};  // allowed values, for an enum all or some of its names; empty: any
-  std::string method = {};                // method that the option belongs to, for messages; empty: none
+  std::vector<std::string> choices = {};  // allowed values; for an enum, all or some of its names; empty: any
+  std::string method = {};                // method to which the option belongs, for messages; empty: none
   std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
   std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
-  std::string placeholder = {};           // of the flag's value in --help: DIR; empty: NAME, N or X
+  std::string placeholder = {};           // placeholder of the flag's value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   std::string ignored = {};               // why a value on the command line has no effect; empty if it has one
-  bool number_or_text = false;            // a text that may be a number, true or false in JSON
-  bool host_specific = false;             // may differ between the processes of a run
+  bool number_or_text = false;            // whether JSON may give the text as a number, true or false
+  bool host_specific = false;             // whether the processes of a run may have different values
   // Checks a text instead of `choices`; for an enum, in addition to `choices`. Throws an Error with `subject`.
   void (*check_text)(const std::string& text, const std::string& subject) = nullptr;
 
@@ -64,13 +64,13 @@ struct Option {
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`
   Option& differs_by_host() { return host_specific = true, *this; }  // sets host_specific
   Option& or_number() { return number_or_text = true, *this; }  // sets number_or_text
-  // Unless `applies`, marks the option as not read in this configuration, for this reason.
+  // Unless `applies`, marks the option as not read in this configuration, with this reason.
   Option& only_if(bool applies, const std::string& reason) {
     if (!applies && inapplicable.empty()) inapplicable = reason;
     return *this;
   }
-  // If `contradicted`, makes a value on the command line an error with this reason. Values of files are accepted,
-  // because the configuration of a run also has the values that the user did not give.
+  // If `contradicted`, a value on the command line is an error with this reason. Values from files are accepted,
+  // because a saved configuration also contains values that the user did not set.
   Option& ignored_if(bool contradicted, const std::string& reason) {
     if (contradicted && ignored.empty()) ignored = reason;
     return *this;
@@ -78,7 +78,8 @@ struct Option {
 };
 
 // Collects the options of a struct: describe(OptionList&) adds each field. An enum E needs a function
-// std::vector<std::string> choices_of(E), found by argument-dependent lookup: the names of its values 0, 1, …
+// std::vector<std::string> choices_of(E), found by argument-dependent lookup, which returns the names of its values 0,
+// 1, …
 class OptionList : public std::vector<Option> {
  public:
   // Adds the field `member` of the struct.
@@ -107,17 +108,17 @@ class OptionList : public std::vector<Option> {
   Option& append(Option option);                      // adds prefix and section
   const Option* find(const std::string& name) const;  // null if not found
   const Option* find_flag(const std::string& flag) const;  // null if not found
-  std::vector<std::string> names() const;             // of the options, in order
+  std::vector<std::string> names() const;             // names of the options, in order
 
   std::string prefix, section;  // applied to options that are added later
 };
 
-// A value as written by the user. For command-line text, `data` is a string for options of any type.
+// A value as written by the user. For command-line text, `data` is a string whatever the type of the option.
 struct OptionValue {
-  // std::monostate: JSON null, an object, or a list of other values than numbers.
+  // std::monostate: JSON null, an object, or a list that does not contain only numbers.
   std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, std::vector<double>> data;
   std::string shown;     // the text for messages
-  bool is_text = false;  // true for command-line text: converted to the option's type
+  bool is_text = false;  // true for command-line text, which is converted to the option's type
 };
 OptionValue text_value(const std::string& text);  // from a command line
 OptionValue json_value(const std::string& json);  // from one valid JSON value
@@ -125,7 +126,7 @@ OptionValue json_value(const std::string& json);  // from one valid JSON value
 // Assigns the value. Throws an Error that begins with `subject` ("--lr") for a wrong type, a number that is out of
 // range or non-finite, or a text that is not one of the choices.
 void assign(const Option& option, const OptionValue& value, const std::string& subject);
-std::string value_text(const Option& option);                        // "1e-08", "true", "birder", "30,60"
+std::string value_text(const Option& option);                        // the value: "1e-08", "true", "birder", "30,60"
 std::string range_text(const Range& range);                          // " in [0, 1)", " of at least 1"; "" if unbounded
 // Throws like assign() if the option's current value is out of range or not one of the choices.
 void check_value(const Option& option, const std::string& subject);

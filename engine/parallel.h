@@ -8,9 +8,9 @@
 
 namespace godwit {
 
-// Calls f(begin, end) on disjoint ranges that cover [0, n), on up to context().threads threads. All ranges but the last
-// have at least `grain` elements and a multiple of `align`. Results must not depend on the split. Rethrows the first
-// exception thrown by f.
+// Calls f(begin, end) on disjoint ranges that cover [0, n), on up to context().threads threads. Every range except the
+// last has at least `grain` elements and a multiple of `align` elements. Results must not depend on the split. Rethrows
+// the first exception thrown by f.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f, int64_t align = 1) {
   const int64_t parts = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, context().threads);

@@ -1,4 +1,5 @@
-// Philox4x32-10 (Salmon et al. 2011): a counter-based generator; draws do not depend on threads, ranks or buckets.
+// Philox4x32-10 (Salmon et al. 2011): a counter-based random generator. Draws do not depend on threads, ranks or
+// buckets.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -6,7 +7,7 @@
 
 namespace godwit {
 
-// The purpose of a draw: one word of the counter, so that different uses never share random numbers.
+// The purpose of a draw. It is one word of the counter, so different uses never share random numbers.
 enum class Purpose : uint32_t {
   worker_sign = 1,
   server_sign = 2,
@@ -24,7 +25,7 @@ enum class Purpose : uint32_t {
   test = 255
 };
 
-// Ten rounds of Philox4x32: four random words of a counter and a key.
+// Ten rounds of Philox4x32: computes four random words from a counter and a key.
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xD2511F53u} * counter[0], b = uint64_t{0xCD9E8D57u} * counter[2];

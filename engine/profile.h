@@ -9,19 +9,19 @@ namespace godwit {
 
 class Trace;
 
-// Scoped range. Without a Trace, it costs one read of the context and, in a CUDA build, an NVTX range.
+// A scoped range. Without a Trace, the cost is one read of the context and, in a CUDA build, an NVTX range.
 class [[maybe_unused]] ProfileRange {
  public:
-  enum class Of : uint8_t { step, run };  // a Trace records the range while it records steps, or always
+  enum class Of : uint8_t { step, run };  // when a Trace records the range: while it records steps, or always
 
-  // `name` must outlive the range. `number`: a bucket or step, appended to the name ("exchange 3"); -1: none.
+  // `name` must outlive the range. `number`: a bucket or step, appended to the name ("exchange 3"). -1: none.
   explicit ProfileRange(std::string_view name, int64_t number = -1, Of of = Of::step);
   ~ProfileRange();
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
  private:
-  Trace* trace_ = nullptr;  // null: does not record
+  Trace* trace_ = nullptr;  // null: the range is not recorded
   std::string_view name_;
   int64_t number_;
   Clock::time_point begin_{};

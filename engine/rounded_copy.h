@@ -1,4 +1,4 @@
-// bfloat16 copies of parameters on a GPU, written by the kernels that update the parameters.
+// RoundedCopy: a bfloat16 copy of parameters on a GPU, written by the kernels that update the parameters.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace godwit {
 
 // The elements of a float32 tensor on a GPU, rounded to bfloat16. Operations read the copy instead of rounding the
-// tensor. The copy is current after an update() whose kernels wrote all elements, until the next write to the tensor.
-// The first update() after an operation has requested the copy allocates its memory.
+// tensor. The copy becomes current after an update() whose kernels wrote all elements. It stays current until the next
+// write to the tensor. Its memory is allocated by the first update() after an operation has requested the copy.
 class RoundedCopy {
  public:
-  // A copy of the first `numel` elements of x. Operations of the calling thread use it while the object exists.
+  // A copy of the first `numel` elements of x. Operations of the calling thread use the copy while the object exists.
   static std::shared_ptr<RoundedCopy> of(const Tensor& x, int64_t numel);
 
-  // Calls f, in which update_each(), update_by_parts() and update_by_turns() also write the copy, if x is their first
-  // array. Other kernels of f must not write x after these. May be called on another thread, but not while operations
-  // read x.
+  // Calls f. Within f, update_each(), update_by_parts() and update_by_turns() also write the copy if x is their first
+  // array. After these calls, other kernels of f must not write x. update() may be called on another thread, but not
+  // while operations read x.
   void update(const std::function<void()>& f);
 
  private:
@@ -38,16 +38,17 @@ class RoundedCopy {
   std::atomic<bool> wanted_ = false, current_ = false;
 };
 
-// The bfloat16 values of x, a view of a tensor with a RoundedCopy. An undefined tensor if there is no copy, if the copy
-// is not current, or if x's part of it is not aligned to 16 bytes, as libraries require. A replay of a captured CUDA
-// graph first refreshes a copy that is out of date.
+// The bfloat16 values of x, a view of a tensor with a RoundedCopy. Undefined if there is no copy, if the copy is out of
+// date, or if x's part of the copy is not aligned to 16 bytes, as libraries require. A replay of a captured CUDA graph
+// first refreshes a copy that is out of date.
 Tensor rounded_copy(const Tensor& x);
 
-// Marks copies of the elements in these bytes as out of date: copies of the calling thread and of the update() in
-// progress. All writers of GPU memory call it: Tensor's functions, collectives, update_each() and update_by_parts().
+// Marks copies of the elements in these bytes as out of date. This concerns the calling thread's copies and the copy
+// whose update() is in progress. All writers of GPU memory call this function: Tensor's functions, collectives,
+// update_each() and update_by_parts().
 void expire_rounded_copies(const void* address, int64_t bytes);
 
-// For update_each() on x[begin, end): the address of the rounded value of x[0]; null if it writes no copy.
+// For update_each() on x[begin, end): the address of the rounded value of x[0]; null if x has no copy to write.
 bf16* updated_copy(float* x, int64_t begin, int64_t end);
 
 }  // namespace godwit

@@ -1,10 +1,10 @@
-// Sums for loops that vector_for compiles. Their order is fixed, so results are the same on every machine.
+// Sums for loops that vector_for compiles. The order of the sums is fixed, so results are identical on every machine.
 #pragma once
 #include "engine/vector_loop.h"
 
 namespace godwit {
 
-// Adds the upper half of the lanes to the lower half until one lane is left; overwrites the lanes.
+// Adds the upper half of the lanes to the lower half until one lane is left. Overwrites the lanes.
 template <class C, size_t kLanes>
 GODWIT_INLINE inline C fold_lanes(C (&lanes)[kLanes]) {
   for (size_t half = kLanes / 2; half > 0; half /= 2)
@@ -12,7 +12,7 @@ GODWIT_INLINE inline C fold_lanes(C (&lanes)[kLanes]) {
   return lanes[0];
 }
 
-// Σ term(i) over [begin, end): term i is added to lane (i − begin) mod kLanes, then the lanes are folded.
+// Sums term(i) over [begin, end): term i is added to lane (i − begin) mod kLanes, then the lanes are folded.
 template <int64_t kLanes, class Term>
 GODWIT_INLINE inline double lane_sum(int64_t begin, int64_t end, const Term& term) {
   double lanes[kLanes] = {};
@@ -23,7 +23,7 @@ GODWIT_INLINE inline double lane_sum(int64_t begin, int64_t end, const Term& ter
   return fold_lanes(lanes);
 }
 
-// Σ term(c) over [begin, end) in type C: 16 partial sums with stride 16, four terms at a time, then a pairwise
+// Sums term(c) over [begin, end) in type C: 16 partial sums with stride 16, four terms at a time, then a pairwise
 // reduction.
 template <class C, class Term>
 GODWIT_INLINE inline C row_sum(int64_t begin, int64_t end, const Term& term) {

@@ -24,8 +24,8 @@ class Shape {
   bool operator==(const Shape& other) const = default;
   std::string str() const;  // "[8, 56, 56, 32]"
 
-  const int64_t* begin() const { return extents_.data(); }        // outermost extent
-  const int64_t* end() const { return extents_.data() + rank_; }  // end of the extents
+  const int64_t* begin() const { return extents_.data(); }        // iterator to the outermost extent
+  const int64_t* end() const { return extents_.data() + rank_; }  // iterator past the innermost extent
 
  private:
   std::array<int64_t, kMaxRank> extents_{};

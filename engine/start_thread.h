@@ -1,4 +1,4 @@
-// Starts threads. If the system refuses, an Error names the thread and the remedy.
+// Starts threads. If the system refuses, throws an Error that names the thread and the remedy.
 #pragma once
 #include <string>
 #include <system_error>
@@ -9,8 +9,8 @@
 
 namespace godwit {
 
-// Starts a std::thread or std::jthread that runs f(). `what`: "thread 2 of 4 of the loader"; `remedy`: " or lower
-// data.workers". On an error, the caller must join threads that were started before.
+// Starts a std::thread or std::jthread that runs f(). `what`: "thread 2 of 4 of the loader". `remedy`: " or lower
+// data.workers". After an Error, the caller must join the threads that it started before.
 template <class Thread = std::thread, class F>
 Thread start_thread(F&& f, const std::string& what, const std::string& remedy = "") {
   try {

@@ -12,11 +12,11 @@
 
 namespace godwit {
 
-// The thread inherits the creator's context (rank, threads, pool); on a GPU it has its own CUDA stream and pool. On a
-// GPU, a task is ordered after everything the submitting thread had queued, and work queued after wait() is ordered
-// after the task. Shared buffers must outlive the task. After an exception of a task, the queued tasks are dropped, and
-// every wait() and submit() rethrows it. `high_priority`: on a GPU, thread blocks of this stream are scheduled before
-// waiting blocks of other streams.
+// The thread inherits the creator's context (rank, threads, pool). On a GPU, the thread has a separate CUDA stream and
+// pool. A task is ordered after everything that the submitting thread had queued on the GPU. Work queued after wait()
+// is ordered after the task. Shared buffers must outlive the task. After an exception of a task, the queued tasks are
+// dropped, and every wait() and submit() rethrows the exception. `high_priority`: on a GPU, the thread blocks of this
+// stream are scheduled before waiting thread blocks of other streams.
 class Stream {
  public:
   explicit Stream(bool high_priority = false);  // starts the thread
@@ -40,7 +40,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Work> queue_;
-  Event done_;  // end of the last task
+  Event done_;  // recorded after the last task
   bool busy_ = false, closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

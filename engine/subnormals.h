@@ -4,13 +4,14 @@
 
 namespace godwit {
 
-// While it exists, the calling thread's instructions take subnormal inputs as 0 and return 0 instead of subnormal
-// results. Some processors need a hundred cycles for an instruction with a subnormal number. Does nothing on processors
-// other than x86-64 and 64-bit ARM.
+// While an object of this type exists, the calling thread's instructions treat subnormal inputs as 0 and return 0
+// instead of subnormal results. Some processors need a hundred cycles for an instruction with a subnormal number. No
+// effect on processors other than x86-64 and 64-bit ARM.
 class FlushSubnormals {
  public:
 #if defined(__x86_64__)
-  // Without immintrin.h, whose warnings Highway suppresses only if it includes the header first. Bits: results, inputs.
+  // Without immintrin.h, whose warnings Highway suppresses only if Highway includes the header first. The two bits
+  // flush results and inputs.
   FlushSubnormals() : saved_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved_ | 0x8040u); }
   ~FlushSubnormals() { __builtin_ia32_ldmxcsr(saved_); }
 #elif defined(__aarch64__)

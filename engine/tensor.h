@@ -1,4 +1,5 @@
-// Tensor: a handle to contiguous row-major memory; copies share it. Images are [n, h, w, c], filters [out, kh, kw, in].
+// Tensor: a handle to contiguous row-major memory. Copies of the handle share the memory. Images are [n, h, w, c],
+// filters [out, kh, kw, in].
 #pragma once
 #include <algorithm>
 #include <span>
@@ -15,13 +16,14 @@ namespace godwit {
 class Tensor {
  public:
   Tensor() = default;                                // undefined
-  // Uninitialized memory on the context's device.
+  // Allocates uninitialized memory on the context's device.
   explicit Tensor(Shape shape, DType dtype = DType::f32);
   Tensor(Shape shape, DType dtype, Device device);  // on the CPU or the context's GPU
   static Tensor zeros(Shape shape, DType dtype = DType::f32);  // zeros on the context's device
-  // Elements of this value, on the context's device.
+  // A tensor filled with `value`, on the context's device.
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
-  // A copy of the values on the context's device. Throws if their number differs from that of the shape's elements.
+  // A copy of the values on the context's device. Throws if the number of values differs from the shape's number of
+  // elements.
   template <class T>
   static Tensor of(std::span<const T> values, Shape shape) {
     return from_host(values.data(), static_cast<int64_t>(values.size()), shape, dtype_of<T>);
@@ -29,7 +31,7 @@ class Tensor {
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
   static Tensor detached(Shape shape, DType dtype);  // on the context's device, without memory until attach()
-  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of `buffer` from byte `begin` on
+  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
   const Shape& shape() const { return shape_; }                // extents
@@ -37,18 +39,18 @@ class Tensor {
   int64_t numel() const { return numel_; }                     // number of elements
   DType dtype() const { return dtype_; }                       // element type
   int64_t bytes() const { return numel_ * size_of(dtype_); }   // size of the elements
-  Device device() const { return buffer_.device(); }           // where the memory is
+  Device device() const { return buffer_.device(); }           // device of the memory
 
   // Pointer to the elements. Throws unless T is the tensor's type and the tensor is on the CPU. A const Tensor gives
-  // mutable access: it is a handle.
+  // mutable access, because a Tensor is a handle.
   template <class T>
   T* data() const {
     check_type(dtype_of<T>);
     return static_cast<T*>(raw());
   }
   template <class T>
-  std::span<T> span() const { return {data<T>(), static_cast<size_t>(numel_)}; }  // data() with numel()
-  void* raw() const {  // address(); throws unless on the CPU
+  std::span<T> span() const { return {data<T>(), static_cast<size_t>(numel_)}; }  // data() and numel() as a span
+  void* raw() const {  // address(); throws unless the tensor is on the CPU
     if (device().is_cuda()) [[unlikely]]
       refuse_cpu();
     return address();
@@ -62,34 +64,34 @@ class Tensor {
       refuse_cuda();
     return static_cast<T*>(address());
   }
-  void* address() const {  // on any device; throws if the tensor is detached
+  void* address() const {  // for any device; throws if the tensor is detached
     if (buffer_ && !buffer_.data()) [[unlikely]]
       refuse_detached();
     return buffer_.data() + offset_;
   }
 
-  Tensor view(Shape shape) const;                    // same memory and number of elements
+  Tensor view(Shape shape) const;                    // view of all elements with another shape
   Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
   Tensor rows(int64_t begin, int64_t count) const;   // rows [begin, begin + count) of the first extent
   Tensor clone() const;                              // copy in new memory on the same device
   Tensor to(DType dtype) const;                      // converted copy; rounds to nearest even for 16-bit types
-  Tensor to(Device device) const;                    // copy on the device; the tensor itself if already there
+  Tensor to(Device device) const;                    // copy on the device; the tensor itself if it is already there
   void zero() const;                                 // sets all elements to 0
   void fill(double value) const;                     // sets all elements to `value`
-  // Copies a tensor of the same type and number of elements, from either device. Copies from a GPU block until the
-  // values have arrived. Copies to a GPU return once the source may be modified.
+  // Copies a tensor of the same type and number of elements, from either device. A copy from a GPU blocks until the
+  // values have arrived. A copy to a GPU returns once the source may be modified.
   void copy_from(const Tensor& source) const;
   // Gives the memory of `memory` to a tensor from detached() and all its views. See Buffer::attach().
   void attach(const Tensor& memory) const;
-  void detach() const;  // takes the memory of the tensor and its views away
+  void detach() const;  // removes the memory from the tensor and its views
   bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
-  bool attachable() const { return buffer_.attachable(); }     // from detached(), a view of it, or external memory
-  bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // views of one buffer
+  bool attachable() const { return buffer_.attachable(); }     // true for detached(), its views, external memory
+  bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // same buffer, any offset
   // Whether both begin at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
 
-  // The elements on the host. Throws unless T is the tensor's type.
+  // A copy of the elements on the host. Throws unless T is the tensor's type.
   template <class T>
   std::vector<T> to_vector() const {
     const Tensor here = to(kCpu);
@@ -113,7 +115,7 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-// Calls f(Cpu{}) or f(Cuda), depending on the device of x: one line of an op selects the kernel.
+// Calls f(Cpu{}) or f(Cuda), depending on the device of x. One line of an operation thus selects the kernel.
 //   on_device(x, [&](auto device) { relu_forward(device, x, y); });
 template <class F>
 decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {
@@ -123,7 +125,7 @@ decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {
   return f(Cpu{});
 }
 
-// Throws unless both have the same shape, type and device. The message begins with `operation` and `name`.
+// Throws unless both tensors have the same shape, type and device. The message begins with `operation` and `name`.
 void check_like(const Tensor& x, const Tensor& like, const char* operation, const char* name);
 
 }  // namespace godwit

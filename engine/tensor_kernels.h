@@ -1,4 +1,4 @@
-// Kernels of tensor.cpp and tensor.cu; not for other files.
+// Kernels of tensor.cpp and tensor.cu. Other files do not include this header.
 #pragma once
 #include <type_traits>
 #include <utility>

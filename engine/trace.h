@@ -11,10 +11,10 @@
 
 namespace godwit {
 
-// An interval of one thread. Intervals of a thread nest.
+// An interval of one thread. The intervals of a thread are nested.
 struct TraceEvent {
   std::string name;                  // activity of the thread
-  Clock::time_point begin{}, end{};  // of the interval
+  Clock::time_point begin{}, end{};  // bounds of the interval
   int64_t bucket = -1;    // bucket of parameters that the interval concerns; -1: none
   std::string parameter;  // first parameter of the bucket
   int64_t bytes = 0;      // size of the bucket's gradient
@@ -24,12 +24,12 @@ struct TraceEvent {
 // Shared by the threads of a rank through Context::trace. Thread-safe.
 class Trace {
  public:
-  // Starts or stops recording ranges of a step (ProfileRange::Of::step). Ranges of the run are always recorded.
+  // Starts or stops recording the ranges of steps (ProfileRange::Of::step). Ranges of the run are always recorded.
   void record(bool steps) { recording_ = steps; }
   bool recording() const { return recording_; }  // whether ranges of steps are recorded
   void name_thread(const std::string& name);     // names the calling thread's row, such as "compute"
-  void add(TraceEvent event);                    // adds an event of the calling thread; drops it beyond 100,000 events
-  std::vector<TraceEvent> events() const;        // in the order of their ends
+  void add(TraceEvent event);                    // adds an event of the calling thread; beyond 100,000 events, drops it
+  std::vector<TraceEvent> events() const;        // all events, ordered by their ends
   std::vector<std::string> rows() const;         // names of the threads
   int64_t dropped() const;                       // number of dropped events
 

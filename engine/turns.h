@@ -1,4 +1,4 @@
-// The formulas of update_by_turns().
+// The alternating formulas of update_by_turns().
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Elementwise updates of several arrays in place, by one formula for the CPU and GPUs.
+// Elementwise updates of several arrays in place. One formula serves the CPU and GPUs.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +31,7 @@ GODWIT_INLINE inline void update_element(const F& f, int64_t i, T*... at) {
 }  // namespace detail
 
 // Calls f(i, at[i]…) for i in [begin, end), on several threads. f is a functor with a const GODWIT_INLINE operator()
-// that takes the elements to update by reference. A read-only array may be one of the updated arrays.
+// that takes the elements to update by reference. A read-only array may equal one of the updated arrays.
 template <class F, class... T>
 void update_each(Cpu, const char*, int64_t begin, int64_t end, F f, T*... at) {
   const auto range = [=](int64_t first, int64_t last) GODWIT_INLINE {
@@ -44,13 +44,13 @@ void update_each(Cpu, const char*, int64_t begin, int64_t end, F f, T*... at) {
   parallel_for(end - begin, 1 << 15, run, 32);
 }
 
-// Defined in engine/cuda/update.h; a .cu file instantiates it for each formula. `operation` names the kernel in errors.
+// Defined in engine/cuda/update.h. A .cu file instantiates it for each formula. `operation` names the kernel in errors.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at);
 
-// update_each() with a formula for each part: formulas.of(0) on [begin, bounds[0]), formulas.of(1) on [bounds[0],
-// bounds[1]), … The bounds are in order within [begin, end]; parts may be empty. One launch on a GPU for up to 255
-// bounds.
+// Like update_each(), with a formula for each part: formulas.of(0) on [begin, bounds[0]), formulas.of(1) on [bounds[0],
+// bounds[1]), and so on. The bounds are in order within [begin, end]. Parts may be empty. On a GPU, one launch handles
+// up to 255 bounds.
 template <class Formulas, class... T>
 void update_by_parts(Cpu device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      Formulas formulas, T*... at) {

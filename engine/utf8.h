@@ -6,25 +6,25 @@
 
 namespace godwit {
 
-constexpr char32_t kReplacement = 0xfffd;  // stands for invalid bytes
+constexpr char32_t kReplacement = 0xfffd;  // replacement character for invalid bytes
 
 // Result of decode_utf8().
 struct CodePoint {
   char32_t value;  // kReplacement if invalid
-  uint32_t bytes;  // of the text, at least 1
+  uint32_t bytes;  // number of bytes of the text, at least 1
   bool valid;      // whether the bytes encode a code point
 };
 
-// Decodes the code point at text[at]; requires at < text.size(). Invalid bytes give one kReplacement for each longest
-// prefix of a valid sequence, as in Python's bytes.decode("utf-8", "replace").
+// Decodes the code point at text[at]; requires at < text.size(). Each maximal prefix of a valid sequence in invalid
+// bytes gives one kReplacement, as in Python's bytes.decode("utf-8", "replace").
 inline CodePoint decode_utf8(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[at + i]); };
   const uint8_t lead = byte(0);
   if (lead < 0x80) return {lead, 1, true};
   const uint32_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
   if (lead < 0xc2 || lead > 0xf4) return {kReplacement, 1, false};
-  // Range of the second byte after the leads E0, ED, F0 and F4: excludes overlong forms, surrogates and code points
-  // above U+10FFFF.
+  // Range of the second byte after the leads E0, ED, F0 and F4. The range excludes overlong forms, surrogates and code
+  // points above U+10FFFF.
   const uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   char32_t value = lead & (0x7fu >> length);

@@ -1,10 +1,10 @@
-// Parallel loops compiled for several vector widths; the width is selected at run time.
+// Parallel loops compiled for several vector widths. The width is selected at run time.
 #pragma once
 #include "engine/inline.h"
 #include "engine/parallel.h"
 #include "engine/subnormals.h"
 
-// Marks a loop whose output may be one of its inputs, element for element, without any other overlap.
+// Marks a loop whose output array may equal one of its input arrays. Other overlaps are not allowed.
 #ifdef __clang__
 #define GODWIT_IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -23,7 +23,7 @@ template <class F>
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void run_avx512(const F& f, int64_t begin, int64_t end) {
   f(begin, end);
 }
-// Widest vectors, in bits, that the processor and the context allow.
+// Vector width in bits: the largest that the processor and the context allow.
 inline int vector_bits() {
   const int allowed = context().vector_bits;
   if (allowed >= 512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -31,8 +31,8 @@ inline int vector_bits() {
     return 512;
   return allowed >= 256 && __builtin_cpu_supports("avx2") ? 256 : 128;
 }
-// Whether the processor has AVX512_BF16 and computes more products per second with it than in float32. Intel's Emerald
-// Rapids computes half as many, AMD's Zen 4 and Zen 5 twice as many.
+// Whether the processor has AVX512_BF16 and computes more products per second with it than in float32. Compared with
+// float32, Intel's Emerald Rapids computes half as many products, AMD's Zen 4 and Zen 5 twice as many.
 inline bool fast_avx512_bf16() {
   return __builtin_cpu_supports("avx512bf16") && (!__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake"));
 }
@@ -53,7 +53,7 @@ void run_wide(int, const F& f, int64_t begin, int64_t end) {
 }  // namespace detail
 
 // parallel_for over plain loops that the compiler vectorizes, with AVX-512 or AVX2 if available. Results are
-// bit-identical for all widths: lanes do not mix, and the build disables contraction to fused multiply-add.
+// bit-identical for all widths, because lanes do not mix and the build disables contraction to fused multiply-add.
 template <class F>
 void vector_for(int64_t n, int64_t grain, const F& f) {
   parallel_for(n, grain, [&f, bits = detail::vector_bits()](int64_t begin, int64_t end) {
@@ -61,7 +61,7 @@ void vector_for(int64_t n, int64_t grain, const F& f) {
   });
 }
 
-// vector_for for forward and backward passes, where subnormal numbers count as 0 (engine/subnormals.h).
+// vector_for for forward and backward passes, where subnormal numbers are treated as 0 (engine/subnormals.h).
 template <class F>
 void compute_for(int64_t n, int64_t grain, const F& f) {
   parallel_for(n, grain, [&f, bits = detail::vector_bits()](int64_t begin, int64_t end) {

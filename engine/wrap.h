@@ -5,8 +5,8 @@
 
 namespace godwit {
 
-// Returns the label padded to `indent` columns, then the words, separated by `space`. Lines have at most 100 columns.
-// Lines after the first are indented.
+// Returns the label, padded to `indent` columns, followed by the words with `space` between them. Lines have at most
+// 100 columns. Lines after the first are indented.
 std::string wrap(const std::string& label, size_t indent, const std::vector<std::string>& words,
                  const std::string& space);
 

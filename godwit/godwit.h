@@ -1,4 +1,4 @@
-// The whole public API of the engine: #include <godwit/godwit.h>, link Godwit::godwit.
+// The complete public API of the engine. Include <godwit/godwit.h> and link Godwit::godwit.
 #pragma once
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/attention.h"

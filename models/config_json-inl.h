@@ -1,4 +1,4 @@
-// ConfigReader: the fields of a HuggingFace config.json.
+// ConfigReader: reads the fields of a HuggingFace config.json.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace godwit {
 
-// The fields of one config.json. A field that is null counts as missing. Errors name file, field and value.
+// The fields of one config.json. A field that is null counts as missing. Errors name the file, field and value.
 class ConfigReader {
  public:
   explicit ConfigReader(const std::string& path);  // the file, or the folder that contains it
@@ -27,14 +27,14 @@ class ConfigReader {
   [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
     fail(file_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
   }
-  // Each sets *to, unless the field is missing. Throws if the field has another type.
+  // Each function sets *to, unless the field is missing. Throws if the field has another type.
   void integer(const char* name, int64_t* to) const;
   void size(const char* name, int64_t* to) const;  // an integer that may be missing, but not null
   void number(const char* name, double* to) const;
   void boolean(const char* name, bool* to) const;
   void text(const char* name, std::string* to) const;
   void tokens(const char* name, std::vector<int64_t>* to) const;  // an id or a list of ids; null: no ids
-  // Throws with the reason `why` if the field has another value than `supported`.
+  // Throws an Error with the reason `why` if the value of the field differs from `supported`.
   void only(const char* name, const nlohmann::json& supported, const char* why) const;
 
  private:
@@ -44,7 +44,7 @@ class ConfigReader {
   nlohmann::json object_;
 };
 
-// Writes a config.json: the whole file or nothing.
+// Writes a config.json: either the whole file or nothing.
 void write_config_json(const std::string& path, const nlohmann::ordered_json& object);
 
 }  // namespace godwit

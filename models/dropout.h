@@ -1,4 +1,4 @@
-// Dropouts: the dropouts of a model in one forward pass.
+// Dropouts: applies the dropouts of a model in one forward pass.
 #pragma once
 #include <optional>
 
@@ -7,11 +7,11 @@
 
 namespace godwit {
 
-// The dropouts of a model. Each call names its site, an index that is unique within the model. Copies may outlive the
+// The dropouts of a model. Each call passes its site, an index that is unique within the model. Copies may outlive the
 // DropoutContext.
 class Dropouts {
  public:
-  explicit Dropouts(const DropoutContext* run) {  // null: nothing is dropped
+  explicit Dropouts(const DropoutContext* run) {  // null: no dropout
     if (run) run_ = *run;
   }
   // Drops elements of x with probability p.

@@ -1,5 +1,5 @@
 // GPT-2 (Radford et al. 2019): a decoder with learned positions and pre-layer norm. Names and order of parameters are
-// those of HuggingFace's GPT2LMHeadModel. Its Conv1D weights [in, out] are stored here as [out, in].
+// those of HuggingFace's GPT2LMHeadModel. Its Conv1D weights [in, out] are stored as [out, in].
 #pragma once
 #include <memory>
 #include <string>
@@ -36,8 +36,8 @@ class Gpt2 : public LanguageModel {
   nn::LayerNorm norm_;
 };
 
-// Creates a GPT-2 with initial weights from config.seed: matrices and embeddings are normal with standard deviation
-// initializer_range, the outputs that are added to the residual stream with initializer_range / √(2 · n_layer).
+// Creates a GPT-2 with initial weights from config.seed. Matrices and embeddings are normal with standard deviation
+// initializer_range. For the outputs that are added to the residual stream, it is initializer_range / √(2 · n_layer).
 std::unique_ptr<Gpt2> make_gpt2(const Gpt2Config& config);
 
 }  // namespace godwit

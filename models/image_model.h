@@ -1,4 +1,4 @@
-// ImageModel: the interface of image classifiers, and their creation by name.
+// ImageModel: the interface of image classifiers, and a function that creates them by name.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,16 +13,16 @@ namespace godwit {
 // A network that classifies images.
 class ImageModel : public nn::Module {
  public:
-  // Images [n, h, w, channels] -> logits [n, classes], both of the parameters' type. `run` keys the dropout masks;
-  // null: nothing is dropped. Throws if the network does not accept the images' type or shape.
+  // Maps images [n, h, w, channels] to logits [n, classes], both of the parameters' type. `run` provides the keys of
+  // the dropout masks; null: no dropout. Throws if the network does not accept the images' type or shape.
   virtual Var forward(const Var& x, const DropoutContext* run = nullptr) const = 0;
   virtual int64_t smallest_image() const = 0;  // minimum height and width of the images
-  // This network's name of a tensor in a weight file; for files of other libraries.
+  // Returns this network's name for a tensor in a weight file. For files of other libraries.
   virtual std::string tensor_name(const std::string& in_file) const { return in_file; }
 
  protected:
   // Throws unless x is [n, h, w, channels] of the parameters' type, and h and w are at least `smallest`. Messages begin
-  // with `model`; `hint` ends the message about small images.
+  // with `model`. `hint` ends the message about small images.
   static void check_images(const char* model, const Var& x, int64_t channels, DType dtype, int64_t smallest,
                            const std::string& hint = "");
 };
@@ -31,17 +31,18 @@ class ImageModel : public nn::Module {
 struct ImageModelOptions {
   Shape image{224, 224, 3};  // height, width and channels of the images
   int64_t classes = 1000;    // number of logits
-  DType dtype = DType::f32;  // f32, f64; bf16: activations only
-  uint64_t seed = 1;         // for the initial parameters
+  DType dtype = DType::f32;  // f32, f64; bf16: only activations
+  uint64_t seed = 1;         // seed of the initial parameters
   bool small_stem = false, zero_init_residual = false;  // ResNet: see ResNetConfig
-  int64_t patch_size = 0;               // ViT: side of a patch; 0: 16, or 8 for images below 128 pixels, 4 below 64
+  int64_t patch_size = 0;               // ViT: side of a patch; 0: 16, or 8 for images below 128 pixels, or 4 below 64
   int64_t layers = 0;                   // ViT: number of layers; 0: the network's default
-  std::optional<double> dropout = {};   // VGG and ViT: see VggConfig and VitConfig; none: the network's default
+  std::optional<double> dropout = {};   // VGG and ViT: see VggConfig and VitConfig; unset: the network's default
 };
 
-std::vector<std::string> image_model_names();  // of resnet.h, vgg.h and vit.h
+std::vector<std::string> image_model_names();  // names of resnet.h, vgg.h and vit.h
 
-// Creates the network with initial weights. Throws for an unknown name, with the nearest, and for invalid settings.
+// Creates the network with initial weights. Throws for an unknown name (and suggests the nearest) and for invalid
+// settings.
 std::unique_ptr<ImageModel> make_image_model(const std::string& name, const ImageModelOptions& options);
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// LanguageModel: a decoder that predicts the next token of each position, and the cache for generation.
+// LanguageModel: a decoder that predicts the next token at each position, and the cache for generation.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace godwit {
 
-// Keys and values of the tokens that a network has read, for generation: one text of at most `capacity` tokens. It can
-// be moved, but not copied.
+// Keys and values of the tokens that a network has read, for generation of one text with at most `capacity` tokens.
+// Movable, not copyable.
 class KeyValueCache {
  public:
   // `width`: total width of the key heads. Throws unless all sizes are positive.
@@ -19,47 +19,47 @@ class KeyValueCache {
   KeyValueCache(KeyValueCache&&) = default;
   KeyValueCache& operator=(KeyValueCache&&) = default;
 
-  int64_t length() const { return length_; }      // tokens so far
-  int64_t capacity() const { return capacity_; }  // limit of length()
-  // Appends rows [new, width] of a layer. Returns all of its keys and values so far, [length() + new, width].
+  int64_t length() const { return length_; }      // number of tokens so far
+  int64_t capacity() const { return capacity_; }  // maximum of length()
+  // Appends rows [new, width] of a layer. Returns all keys and values of the layer so far, [length() + new, width].
   std::pair<Tensor, Tensor> append(int64_t layer, const Tensor& keys, const Tensor& values);
-  void advance(int64_t tokens) { length_ += tokens; }  // after all layers have appended this many rows
+  void advance(int64_t tokens) { length_ += tokens; }  // call after all layers have appended this many rows
 
  private:
   int64_t capacity_, length_ = 0;
   std::vector<Tensor> keys_, values_;  // by layer, [capacity, width]
 };
 
-// The interface of decoders for programs and generate().
+// The interface of decoders for programs and for generate().
 class LanguageModel : public nn::Module {
  public:
   // Sizes of a model.
   struct Sizes {
-    std::string name;             // of the model, for messages
-    int64_t vocab_size;           // outputs per position
-    int64_t positions;            // longest text
-    const char* positions_field;  // field of config.json that limits `positions`
-    int64_t layers, key_width;    // layers, and columns of the keys of a layer
-    DType dtype;                  // of the layers' activations
+    std::string name;             // name of the model, for messages
+    int64_t vocab_size;           // number of outputs per position
+    int64_t positions;            // maximum length of a text
+    const char* positions_field;  // field of config.json that determines `positions`
+    int64_t layers, key_width;    // number of layers; number of key columns per layer
+    DType dtype;                  // type of the layers' activations
   };
 
   const Sizes& sizes() const { return sizes_; }  // the model's sizes
-  // ids: int32 [batch, length] on the CPU -> hidden states after the last norm, [batch·length, width], of the layers'
-  // type. Throws if an id is outside of the vocabulary or if length exceeds the positions. `run`: null: no dropout.
+  // ids: int32 [batch, length] on the CPU. Returns the hidden states after the last norm, [batch·length, width], of the
+  // layers' type. Throws if an id is outside the vocabulary or length exceeds the positions. `run`: null: no dropout.
   virtual Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const = 0;
-  // Hidden states of ids [1, new], which continue the tokens in the cache. Requires gradients to be disabled.
+  // Hidden states of ids [1, new], which continue the tokens in the cache. Gradients must be disabled.
   virtual Var forward(const Tensor& ids, KeyValueCache& cache) const = 0;
   Var logits(const Var& hidden) const;  // [n, width] -> [n, vocab_size] of the parameters' type
-  // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` do not count. Large
-  // logits are computed in parts: ops::linear_cross_entropy().
+  // Mean cross-entropy of the logits with labels int32 [n], as a scalar. Rows with label `ignore` are not counted.
+  // Large logits are computed in parts: ops::linear_cross_entropy().
   Var loss(const Var& hidden, const Tensor& labels, std::optional<int32_t> ignore = std::nullopt) const;
-  // The loss that training minimizes: loss() of forward(ids, run), and the terms that a model adds.
+  // The loss that training minimizes: loss() of forward(ids, run), plus terms that a model may add.
   virtual Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const;
-  KeyValueCache make_cache(int64_t capacity) const;  // empty; throws if `capacity` exceeds the positions
+  KeyValueCache make_cache(int64_t capacity) const;  // an empty cache; throws if `capacity` exceeds the positions
 
  protected:
-  explicit LanguageModel(const Sizes& sizes) : sizes_(sizes) {}  // for models
-  // Throws unless ids are valid after `first` earlier tokens. Each replay of a CUDA graph checks again.
+  explicit LanguageModel(const Sizes& sizes) : sizes_(sizes) {}  // for derived classes
+  // Throws unless ids are valid after `first` earlier tokens. Each replay of a CUDA graph repeats the check.
   void check_ids(const Tensor& ids, int64_t first) const;
   // Throws unless gradients are disabled and ids are one text, as a key-value cache requires.
   void check_continuation(const Tensor& ids) const;
@@ -75,12 +75,12 @@ class LanguageModel : public nn::Module {
 };
 
 // Loads the weights of a HuggingFace folder or safetensors file into the model's memory. Names may lack the prefix of
-// the whole network ("transformer.", "model."). Throws an Error naming the tensors that are missing, unexpected, or of
-// another shape or type; the model is then unchanged. Another Error names a tensor with an infinite value or NaN.
+// the whole network ("transformer.", "model."). If tensors are missing, unexpected, or of another shape or type, throws
+// an Error that names them; the model is then unchanged. Another Error names a tensor with an infinite value or NaN.
 void load_pretrained(const std::string& path, const LanguageModel& model);
 
 // Writes a folder for transformers' from_pretrained: config.json and model.safetensors. The folder is created if it
-// does not exist. Each file is written whole or not at all.
+// does not exist. Each file is written completely or not at all.
 void save_pretrained(const std::string& folder, const LanguageModel& model);
 
 }  // namespace godwit

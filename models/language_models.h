@@ -1,4 +1,4 @@
-// Language models by name or folder: GPT-2, LLaMA and its relatives.
+// Creates language models by name or from a folder: GPT-2, LLaMA and related models.
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,30 +16,30 @@ namespace godwit {
 using LanguageModelConfig = std::variant<Gpt2Config, LlamaConfig>;
 
 std::vector<std::string> language_model_names();  // gpt2_names() and llama_names()
-// Throws for an unknown name, suggesting the nearest.
+// Throws for an unknown name; suggests the nearest.
 LanguageModelConfig language_model_config(const std::string& name);
 
-// Reads a config.json, or the one in a folder, by its model_type. Throws an Error naming file, field and value if the
-// architecture is not supported, or if a field is malformed.
+// Reads a config.json, or the config.json in a folder, according to its model_type. Throws an Error that names the
+// file, field and value if the architecture is not supported, or if a field is malformed.
 LanguageModelConfig read_language_model_config(const std::string& path);
 
-void write_language_model_config(const std::string& path, const LanguageModelConfig& config);  // a config.json
+void write_language_model_config(const std::string& path, const LanguageModelConfig& config);  // writes a config.json
 
-LanguageModel::Sizes sizes_of(const LanguageModelConfig& config);  // throws if the settings are invalid
-uint64_t hash(const LanguageModelConfig& config);                  // of all fields except seed and recompute
+LanguageModel::Sizes sizes_of(const LanguageModelConfig& config);  // throws for invalid settings
+uint64_t hash(const LanguageModelConfig& config);                  // hash of all fields except seed and recompute
 
 // Sets the sizes of a new network that depend on its text. `end`: the token at the end of a text.
 void set_text_sizes(LanguageModelConfig* config, int64_t vocab_size, int64_t positions, std::optional<int64_t> end);
-// Sets dropout, seed and type for training. GPT-2 drops embeddings, attention probabilities and residual outputs, the
-// other models attention probabilities.
+// Sets dropout, seed and type for training. GPT-2 applies dropout to embeddings, attention probabilities and residual
+// outputs, the other models to attention probabilities.
 void set_training(LanguageModelConfig* config, double dropout, uint64_t seed, DType dtype);
 
-// Tokens after which transformers' generate() stops: eos_token_id of generation_config.json if the folder has this
-// file, otherwise that of config.json, given as `config`. Throws if the file is malformed.
+// Tokens after which transformers' generate() stops. They are eos_token_id of generation_config.json if the folder has
+// this file, otherwise eos_token_id of config.json, which is passed as `config`. Throws if the file is malformed.
 std::vector<int64_t> end_tokens(const std::string& folder, const LanguageModelConfig& config);
 
 std::unique_ptr<LanguageModel> make_language_model(const LanguageModelConfig& config);  // with initial weights
-// The model of a HuggingFace folder, whose settings are `config`. Throws if the weights are of another model, before
+// The model of a HuggingFace folder, whose settings are `config`. If the weights belong to another model, throws before
 // memory for them is allocated.
 std::unique_ptr<LanguageModel> load_language_model(const std::string& folder, const LanguageModelConfig& config);
 

@@ -1,6 +1,6 @@
-// LLaMA (Touvron et al. 2023): a decoder with RMSNorm, rotary positions, SwiGLU and grouped-query attention, and the
-// architectures that differ in flags only: Mistral, Qwen2, and Mixtral, whose feed-forward layers are mixtures of
-// experts. Names and order of parameters are those of HuggingFace's folders.
+// LLaMA (Touvron et al. 2023): a decoder with RMSNorm, rotary positions, SwiGLU and grouped-query attention. Also
+// implements the architectures that differ only in flags: Mistral, Qwen2, and Mixtral, whose feed-forward layers are
+// mixtures of experts. Names and order of parameters are those of HuggingFace's folders.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,9 +22,9 @@ class Llama : public LanguageModel {
   const LlamaConfig& config() const { return config_; }  // sizes and settings
   Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const override;
   Var forward(const Tensor& ids, KeyValueCache& cache) const override;
-  // For mixtral: also gives the load-balancing loss of the routers, a scalar, unless `balance` is null.
+  // For mixtral: also computes the load-balancing loss of the routers, a scalar, unless `balance` is null.
   Var forward(const Tensor& ids, const DropoutContext* run, Var* balance) const;
-  // For mixtral: plus router_aux_loss_coef times the load-balancing loss.
+  // For mixtral: adds router_aux_loss_coef times the load-balancing loss.
   Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const override;
 
  private:
@@ -32,18 +32,18 @@ class Llama : public LanguageModel {
   void load(const std::string& path) const override;
   void save(const std::string& folder) const override;
   class Layer;
-  const RotaryTable& rotations(int64_t positions) const;  // of at least this many positions
+  const RotaryTable& rotations(int64_t positions) const;  // table of at least this many positions
 
   const LlamaConfig config_;
   nn::Embedding tokens_;
   std::vector<std::unique_ptr<Layer>> layers_;
   nn::RmsNorm norm_;
-  Var head_;                                    // undefined if tied
+  Var head_;                                    // undefined if embeddings are tied
   mutable std::vector<RotaryTable> rotations_;  // of growing length; captured steps keep using earlier ones
 };
 
-// Creates a model with initial weights from config.seed: matrices and embeddings are normal with standard deviation
-// initializer_range, the outputs that are added to the residual stream with initializer_range / √(2 · layers).
+// Creates a model with initial weights from config.seed. Matrices and embeddings are normal with standard deviation
+// initializer_range. For the outputs that are added to the residual stream, it is initializer_range / √(2 · layers).
 std::unique_ptr<Llama> make_llama(const LlamaConfig& config);
 
 }  // namespace godwit

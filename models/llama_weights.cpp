@@ -1,4 +1,4 @@
-// LLaMA and its relatives in HuggingFace's folders.
+// LLaMA and related models in HuggingFace's folders.
 #include <map>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// MixtureOfExperts: a feed-forward layer with several experts, of which each token uses a few (Jiang et al. 2024,
+// MixtureOfExperts: a feed-forward layer with several experts. Each token uses a few of them (Jiang et al. 2024,
 // "Mixtral of Experts").
 #pragma once
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace godwit {
 
-// The routers' results of a forward pass, one entry per layer.
+// The routers' results in a forward pass, one entry per layer.
 struct RoutedTokens {
   std::vector<Var> probabilities;       // [n, experts]
   std::vector<ExpertRouting> routings;  // the experts of each token
 };
 
-// Each token's output is the sum of its num_experts_per_tok most probable experts' outputs, weighted by the normalized
-// probabilities of these experts. No token is dropped.
+// The output for a token is the weighted sum of the outputs of its num_experts_per_tok most probable experts. The
+// weights are the normalized probabilities of these experts. No token is dropped.
 class MixtureOfExperts : public nn::Module {
  public:
   explicit MixtureOfExperts(const LlamaConfig& config);  // weights are zero
@@ -29,7 +29,7 @@ class MixtureOfExperts : public nn::Module {
   int64_t per_token_;
   nn::Linear gate_;
   std::vector<std::unique_ptr<Expert>> experts_;
-  std::vector<Var> w1_, w2_, w3_;  // of all experts
+  std::vector<Var> w1_, w2_, w3_;  // weights of all experts
 };
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Rotary frequencies of HuggingFace's LLaMA models, with their scaling to longer contexts.
+// Rotary frequencies of HuggingFace's LLaMA models, and their scaling to longer contexts.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,12 @@ namespace godwit {
 struct RotaryScaling {
   std::string type = "default";                      // or linear, dynamic, llama3, yarn
   double theta = 10000;                              // base of the wavelengths
-  double factor = 1;                                 // linear, dynamic, llama3, yarn: growth of the context
-  int64_t original_positions = 0;                    // llama3, yarn: positions before scaling
+  double factor = 1;                                 // linear, dynamic, llama3, yarn: growth factor of the context
+  int64_t original_positions = 0;                    // llama3, yarn: number of positions before scaling
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3: interpolates wavelengths between positions / factors
-  double beta_fast = 32, beta_slow = 1;              // yarn: rotations between which frequencies are interpolated
+  double beta_fast = 32, beta_slow = 1;              // yarn: rotations; bounds of the interpolated frequencies
   std::optional<double> attention_factor = {}, mscale = {}, mscale_all_dim = {};  // yarn: factor of cosines and sines
-  bool truncate = true;                                                           // yarn: rounds the range of columns
+  bool truncate = true;                                                           // yarn: round the range of columns
 };
 
 std::vector<std::string> rotary_types();  // supported values of type
@@ -27,12 +27,12 @@ std::vector<std::string> rotary_types();  // supported values of type
 void check_rotary(const RotaryScaling& scaling, const std::string& name);
 
 // Radians per position for each pair of columns, [head_dim / 2], as in transformers. "dynamic" has an effect only
-// beyond the model's positions, so that it equals "default" here.
+// beyond the model's positions, so here it equals "default".
 std::vector<double> rotary_frequencies(const RotaryScaling& scaling, int64_t head_dim);
 
-double rotary_magnitude(const RotaryScaling& scaling);  // factor of cosines and sines: 1, except for yarn
+double rotary_magnitude(const RotaryScaling& scaling);  // factor of cosines and sines: 1 except for yarn
 
-// Cosines and sines of positions 0 to positions - 1, computed in float64, on the context's device.
+// Cosines and sines of positions 0 to positions - 1. They are computed in float64 and stored on the context's device.
 RotaryTable rotary_table(const RotaryScaling& scaling, int64_t head_dim, int64_t positions, DType dtype);
 
 }  // namespace godwit

@@ -10,28 +10,28 @@ namespace godwit {
 
 // Sizes and settings of a ViT.
 struct VitConfig {
-  int64_t hidden_dim = 768, layers = 12, heads = 12, mlp_dim = 3072;  // of the encoder
-  int64_t patch_size = 16;            // side of a patch in pixels; divides height and width
-  int64_t height = 224, width = 224;  // of the images, in pixels
-  double dropout = 0;            // after the embedding, the attention, and both layers of the MLP
-  double attention_dropout = 0;  // of the attention probabilities
+  int64_t hidden_dim = 768, layers = 12, heads = 12, mlp_dim = 3072;  // sizes of the encoder
+  int64_t patch_size = 16;            // side of a patch in pixels; must divide height and width
+  int64_t height = 224, width = 224;  // size of the images, in pixels
+  double dropout = 0;            // dropout after the embedding, the attention, and both layers of the MLP
+  double attention_dropout = 0;  // dropout of the attention probabilities
   int64_t in_channels = 3, num_classes = 1000;  // channels of the images; number of logits
   DType dtype = DType::f32;  // or f64; bf16: activations from the patches to the last layer norm
-  uint64_t seed = 1;         // for the initial parameters
+  uint64_t seed = 1;         // seed of the initial parameters
 };
 
-// vit_tiny vit_small vit_b_16. The first two have 192 and 384 channels and 3 and 6 heads (Touvron et al. 2021, DeiT).
+// vit_tiny, vit_small, vit_b_16. The first two have 192 and 384 channels and 3 and 6 heads (Touvron et al. 2021, DeiT).
 std::vector<std::string> vit_names();
-VitConfig vit_config(const std::string& name);  // throws for an unknown name, suggesting the nearest
+VitConfig vit_config(const std::string& name);  // throws for an unknown name; suggests the nearest
 
 // Names and order of parameters are those of torchvision: class_token, conv_proj.weight, …, heads.head.bias. Layer
-// norms come before attention and MLP, with eps 1e-6; the GELU is the erf form.
+// norms precede attention and MLP and have eps 1e-6. The GELU is the erf form.
 class Vit : public ImageModel {
  public:
   explicit Vit(const VitConfig& config);  // weights are zero; see make_vit()
   ~Vit() override;
 
-  // Images [n, height, width, in_channels] -> logits [n, num_classes], both of the parameters' type. Throws if the
+  // Maps images [n, height, width, in_channels] to logits [n, num_classes], both of the parameters' type. Throws if the
   // images have another type or shape.
   Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
   int64_t smallest_image() const override { return config_.patch_size; }  // one patch
@@ -50,7 +50,7 @@ class Vit : public ImageModel {
   nn::Linear head_;
 };
 
-// Creates the network with the initial weights of torchvision; the head is 0. Throws for invalid settings.
+// Creates the network with torchvision's initial weights. The head is 0. Throws for invalid settings.
 std::unique_ptr<Vit> make_vit(const VitConfig& config);
 
 }  // namespace godwit

@@ -4,14 +4,14 @@
 
 namespace godwit {
 
-// Keys of the dropout masks of one forward pass in training.
+// Creates the keys for one forward pass in training.
 struct DropoutContext {
-  uint64_t seed;        // of the masks
-  uint32_t step;        // global number of the micro-batch: different in every pass, the same after a resume
-  uint32_t rank;        // rank of the worker; ranks draw different masks
+  uint64_t seed;        // seed of the masks
+  uint32_t step;        // global number of the micro-batch; differs in every pass and is restored on resume
+  uint32_t rank;        // rank of the worker; each rank draws different masks
   Tensor counter = {};  // replaces `step`: see DropoutKey
 
-  DropoutKey key(int64_t site) const {  // key of dropout `site` of the model
+  DropoutKey key(int64_t site) const {  // key for dropout `site` of the model
     return {seed, step, static_cast<uint32_t>(site), rank, counter};
   }
 };

@@ -1,4 +1,5 @@
-// Initial values of parameters, each a pure function of (seed, name): independent of registration order and threads.
+// Initial values of parameters. Each is a pure function of (seed, name) and does not depend on registration order and
+// threads.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,8 +8,8 @@
 
 namespace godwit::nn {
 
-// ResNet initialization as in torchvision: filters are normal with variance 2 / (out · kh · kw) (He et al. 2015,
-// fan-out); matrices [out, in] and their biases are uniform in ±1/√in. Other parameters keep their values.
+// ResNet initialization as in torchvision. Filters are normal with variance 2 / (out · kh · kw) (He et al. 2015,
+// fan-out). Matrices [out, in] and their biases are uniform in ±1/√in. Other parameters keep their values.
 void initialize(const Module& module, uint64_t seed);
 
 // BERT initialization (Devlin et al. 2018; HuggingFace's variant, not truncated): matrices and embeddings are normal
@@ -18,7 +19,7 @@ void initialize_normal(const Module& module, uint64_t seed, double deviation);
 // All initializers leave deferred parameters (DeferParameters) without memory. Values are drawn when they are needed,
 // row by row, and only for the elements that a rank keeps.
 
-// Fills one parameter with normal numbers of this standard deviation, except the row `zero_row`, which is 0.
+// Fills one parameter with normal numbers of this standard deviation. Row `zero_row` is set to 0.
 void fill_normal(const Parameter& parameter, uint64_t seed, double deviation, int64_t zero_row = -1);
 
 // Fills one parameter with numbers that are uniform in ±bound.

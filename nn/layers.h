@@ -1,5 +1,5 @@
-// Layers with parameters, named and shaped as in PyTorch, but channels last. `dtype` is the type of x. Parameters and
-// buffers have that type, or float32 for bfloat16.
+// Layers with parameters. Names and shapes are those of PyTorch, with channels last. `dtype` is the type of x.
+// Parameters and buffers have that type, or float32 for bfloat16.
 #pragma once
 #include <functional>
 #include <optional>
@@ -19,8 +19,8 @@ namespace godwit::nn {
 // optionally bias [out] (no weight decay).
 class Conv2d : public Module {
  public:
-  // in, out: channels; kernel: height and width of the filters. Throws unless all are positive and groups divide the
-  // channels.
+  // in, out: number of channels. kernel: height and width of the filters. Throws unless all are positive and groups
+  // divide the channels.
   Conv2d(int64_t in, int64_t out, int64_t kernel, Conv2dOptions options = {}, DType dtype = DType::f32,
          bool bias = false);
   Var operator()(const Var& x) const;  // ops::conv2d
@@ -31,14 +31,14 @@ class Conv2d : public Module {
 };
 
 // Normalizes x [n, h, w, channels] per channel: by batch statistics in training mode, otherwise by running statistics.
-// Parameters weight (gamma) and bias (beta), both [channels], no weight decay; buffers running_mean, running_var.
-// PyTorch's num_batches_tracked is omitted; PyTorch's loaders do not require it.
+// Parameters: weight (gamma) and bias (beta), both [channels], without weight decay. Buffers: running_mean and
+// running_var. PyTorch's num_batches_tracked is omitted, because PyTorch's loaders do not require it.
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);  // gamma: initial weight
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
-  // Computes statistics over all ranks from now on; `gather` as in BatchNormOptions. See nn/replicas.h.
+  // Computes statistics over all ranks from now on. `gather`: as in BatchNormOptions. See nn/replicas.h.
   void synchronize(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
 
  private:
@@ -53,7 +53,7 @@ class BatchNorm2d : public Module {
 // initially zero.
 class Linear : public Module {
  public:
-  // layout: of weight in files. Throws unless in and out are positive.
+  // layout: layout of weight in files. Throws unless in and out are positive.
   Linear(int64_t in, int64_t out, DType dtype = DType::f32, bool bias = true,
          FileLayout layout = FileLayout::as_in_memory);
   Var operator()(const Var& x) const;                                    // ops::linear
@@ -64,7 +64,7 @@ class Linear : public Module {
   LinearParameters parameters_;
 };
 
-// Gathers rows of a table: ids int32 [n] -> [n, width], of the type of the parameter weight [rows, width], which is
+// Gathers rows of a table: ids int32 [n] -> [n, width], with the type of the parameter weight [rows, width], which is
 // initially zero. Row `padding` gets no gradient from this layer.
 class Embedding : public Module {
  public:
@@ -78,13 +78,13 @@ class Embedding : public Module {
   Var weight_;
 };
 
-// Normalizes each row of x [n, width] to mean 0 and variance 1, times weight (gamma) plus bias (beta), both [width], no
-// weight decay.
+// Normalizes each row of x [n, width] to mean 0 and variance 1, then multiplies it by weight (gamma) and adds bias
+// (beta). Both are [width], without weight decay.
 class LayerNorm : public Module {
  public:
   LayerNorm(int64_t width, double eps, DType dtype = DType::f32);                          // eps: added to the variance
   Var operator()(const Var& x) const { return ops::layer_norm(x, weight_, bias_, eps_); }  // ops::layer_norm
-  Var add(const Var& x, const Var& residual) const {  // normalizes x + residual, in one pass
+  Var add(const Var& x, const Var& residual) const {  // normalizes x + residual in one pass
     return ops::add_layer_norm(x, residual, weight_, bias_, eps_);
   }
 
@@ -93,7 +93,7 @@ class LayerNorm : public Module {
   Var weight_, bias_;
 };
 
-// Divides each row of x [n, width] by its root mean square and multiplies it by weight (gamma) [width], no weight
+// Divides each row of x [n, width] by its root mean square and multiplies it by weight (gamma) [width], without weight
 // decay.
 class RmsNorm : public Module {
  public:

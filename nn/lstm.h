@@ -1,4 +1,4 @@
-// Lstm: LSTM layers, each over the output of the previous layer.
+// Lstm: LSTM layers. Each layer takes the output of the previous layer as input.
 #pragma once
 #include <vector>
 
@@ -8,27 +8,27 @@
 
 namespace godwit::nn {
 
-// Dropout within an Lstm. Site first_site + k is the output of layer k, site first_site + layers + k its recurrent
+// Dropout within an Lstm. Site first_site + k is the output of layer k. Site first_site + layers + k is its recurrent
 // weights.
 struct LstmDropout {
-  double between = 0;                   // fraction of the outputs of all layers but the last
-  double weights = 0;                   // fraction of the recurrent weights (Merity et al. 2017: DropConnect)
-  const DropoutContext* run = nullptr;  // null: nothing is dropped
-  int64_t first_site = 0;               // number of the first dropout site in the model
+  double between = 0;                   // dropout probability for the outputs of all layers except the last
+  double weights = 0;                   // dropout probability for recurrent weights (Merity et al. 2017: DropConnect)
+  const DropoutContext* run = nullptr;  // null: no dropout
+  int64_t first_site = 0;               // index of the first dropout site in the model
 };
 
 // x [time, batch, input] -> [time, batch, width of the last layer]. Parameters as in torch.nn.LSTM: weight_ih_l0,
-// weight_hh_l0, bias_ih_l0, bias_hh_l0 (no weight decay of biases), weight_ih_l1, …; initially zero.
+// weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_ih_l1, …, initially zero. Biases have no weight decay.
 class Lstm : public Module {
  public:
-  using State = std::vector<ops::LstmState>;  // of each layer
+  using State = std::vector<ops::LstmState>;  // state of each layer
   // Result of a pass.
   struct Output {
     Var y;        // output of the last layer
-    State state;  // after the last step
+    State state;  // state after the last step
   };
 
-  // One layer for each width. `dtype`: type of x. Throws unless there is a layer and all widths are positive.
+  // `widths`: the width of each layer. `dtype`: type of x. Throws unless there is a layer and all widths are positive.
   Lstm(int64_t input, const std::vector<int64_t>& widths, DType dtype = DType::f32);
 
   Output operator()(const Var& x, const State& initial, const LstmDropout& dropout = {}) const;  // runs all layers

@@ -11,13 +11,13 @@
 // Modules and layers, initializers, weight files.
 namespace godwit::nn {
 
-// A buffer with its name.
+// A buffer and its name.
 struct NamedTensor {
   std::string name;  // names of the modules and the buffer, joined by dots
-  Tensor tensor;     // shares the memory
+  Tensor tensor;     // shares the memory of the buffer
 };
 
-// Children are data members, registered with add(). Not copyable, not movable.
+// Children are data members that are registered with add(). Not copyable, not movable.
 class Module {
  public:
   Module() = default;
@@ -25,21 +25,21 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  std::vector<Parameter> parameters() const;          // in order of registration, names joined by dots
+  std::vector<Parameter> parameters() const;          // in order of registration; names are joined by dots
   std::vector<NamedTensor> buffers() const;           // running statistics
   void train(bool on = true);                         // sets the mode of this module and all descendants
   bool training() const { return training_; }         // the mode; initially true
   void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants
 
  protected:
-  // Parameters, buffers and children have different names; a name that occurs twice is an error.
+  // The names of parameters, buffers and children must differ; a name that occurs twice is an error.
   // Registers a parameter and returns it. decay: whether weight decay applies.
   Var add_parameter(std::string name, Tensor value, bool decay = true);
-  // All elements have this value; within DeferParameters, no memory is allocated.
+  // All elements have the value `value`. Within DeferParameters, no memory is allocated.
   Var add_parameter(std::string name, Shape shape, DType dtype, bool decay = true, double value = 0,
                     FileLayout layout = FileLayout::as_in_memory);
   Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
-  void add(std::string name, Module& child);          // registers a child, which must live as long as this module
+  void add(std::string name, Module& child);          // registers a child, which must outlive this module
 
  private:
   Var add_parameter(std::string name, Var var, bool decay, FileLayout layout);
@@ -58,8 +58,9 @@ class Module {
   bool training_ = true;
 };
 
-// While an object exists, parameters of modules that the calling thread constructs are deferred (Var::deferred()).
-// Initializers and loaded files set functions that compute values; DataParallel computes only values that a rank keeps.
+// While an object of this type exists, parameters of modules that the calling thread constructs are deferred
+// (Var::deferred()). Initializers and loaded files set functions that compute the values. DataParallel computes only
+// the values that a rank keeps.
 class DeferParameters {
  public:
   explicit DeferParameters(bool on = true);  // false: no effect
@@ -71,8 +72,8 @@ class DeferParameters {
   bool before_;
 };
 
-// Sets the values of a parameter to values(), which has the parameter's type and number of elements. If the parameter
-// is deferred, values() is called when values are needed.
+// Sets the values of a parameter to values(), which must have the parameter's type and number of elements. If the
+// parameter is deferred, values() is called only when the values are needed.
 void set_values(const Var& parameter, const std::function<Tensor()>& values);
 
 }  // namespace godwit::nn

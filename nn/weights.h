@@ -1,4 +1,4 @@
-// A module's weights as safetensors files that PyTorch can read and write: torchvision's names and layout.
+// A module's weights as safetensors files that PyTorch can read and write, with torchvision's names and layout.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace godwit::nn {
 
-// The parameters as tensors of a file, in its layout. Values are read when the file is written: sharded parameters then
-// have memory for one bucket at a time.
+// The parameters as tensors of a file, in the file's layout. Values are read when the file is written. Sharded
+// parameters then have memory for one bucket at a time.
 std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters);
 
 // Throws an Error that names `file` and the tensor if a value is infinite or NaN. `values` is on the CPU.
 void check_finite(const std::string& file, const std::string& name, const Tensor& values);
 
-// Writes all parameters and buffers; filters become [out, in, kh, kw]. On failure no partial file remains.
+// Writes all parameters and buffers. Filters become [out, in, kh, kw]. On failure, no partial file remains.
 void save_weights(const std::string& path, const Module& module);
 
-// Loads a file from save_weights or a PyTorch program, with float32 or float64 values, into the module's memory. If a
-// DataParallel with sharded or rounded parameters has them, call this within DataParallel::with_master_weights(), which
-// would otherwise replace the values by its own. Ignores num_batches_tracked. One Error lists the tensors that are missing, unexpected, or
-// of another shape or type (up to five names each); the module is then unchanged. Another Error names a tensor with an
+// Loads a file of save_weights() or a PyTorch program, with float32 or float64 values, into the module's memory. If a
+// DataParallel with sharded or rounded parameters uses the module, call this within DataParallel::with_master_weights().
+// Outside, the DataParallel would replace the loaded values by its own. Ignores num_batches_tracked. If tensors are
+// missing, unexpected, or of another shape or type, one Error lists them (up to five names each), and the module is
+// unchanged. Another Error names a tensor with an
 // infinite value or NaN. `name_of` maps a name in the file to the module's name, for files with other names.
-// `replaceable`: parameters that the file may lack or have with another shape, such as the last layer for other classes;
-// all of them then keep their values. Returns whether they do.
+// `replaceable`: parameters that the file may lack or have with another shape, such as the last layer for other
+// classes. In that case, all of them keep their values. Returns whether they keep their values.
 bool load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of = {},
                   const std::vector<std::string>& replaceable = {});

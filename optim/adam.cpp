@@ -92,7 +92,7 @@ const OptimizerMethod& adamw_method() {
 const OptimizerMethod& bert_adam_method() {
   static const OptimizerMethod method{
       .name = "bert_adam",
-      .help = "Adam with decoupled weight decay and no bias correction, as BERT was trained",
+      .help = "Adam with decoupled weight decay and no bias correction, as in BERT's training",
       .paper =
           "Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding, "
           "arXiv:1810.04805, 2019",

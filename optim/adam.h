@@ -1,4 +1,5 @@
-// Adam with L2 regularization, AdamW with decoupled weight decay (both bias-corrected as in PyTorch), and BERT's Adam.
+// Adam with L2 regularization and AdamW with decoupled weight decay, both bias-corrected as in PyTorch; and BERT's
+// Adam.
 #pragma once
 #include <cmath>
 
@@ -22,7 +23,7 @@ struct MomentsUpdate {
         root_correction(static_cast<T>(correction_of_root)),
         eps(static_cast<T>(config.eps)) {}
 
-  // Updates m and v; returns √v/root_correction + ε.
+  // Updates m and v. Returns √v/root_correction + ε.
   GODWIT_INLINE T operator()(T& m, T& v, T g) const {
     m = beta1 * m + o1 * g;
     v = beta2 * v + o2 * (g * g);
@@ -49,17 +50,17 @@ void describe_moments(Options& o, OptionList& list, const std::string& eps_help 
   list.add("eps", o.eps, eps_help, kPositiveFloat);
 }
 
-// On the mean gradient ĝ:
+// For the mean gradient ĝ:
 //   m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  x ← x − α/(1−β1ᵗ)·m/(√v/√(1−β2ᵗ) + ε).
-// - adam takes ĝ + λx for ĝ.
+// - adam replaces ĝ by ĝ + λx.
 // - adamw and bert_adam first set x ← (1−αλ)x.
-// - bert_adam has no bias correction, as BERT was trained: x ← x − α·m/(√v + ε).
-// float32 or float64.
+// - bert_adam has no bias correction, as in BERT's training: x ← x − α·m/(√v + ε).
+// Types: float32 or float64.
 class Adam : public Optimizer {
  public:
   struct Options {
     double lr = 1e-3;         // PyTorch's default
-    double weight_decay = 0;  // L2
+    double weight_decay = 0;  // L2 regularization
     bool decay_norm_and_bias = true;
     double beta1 = 0.9, beta2 = 0.999;
     double eps = 1e-8;
@@ -70,13 +71,13 @@ class Adam : public Optimizer {
   std::vector<StateTensor> state() const override;  // "m", "v"
 
  protected:
-  // `decoupled`: weight decay as in adamw; `corrected`: bias correction.
+  // `decoupled`: weight decay as in adamw. `corrected`: bias correction.
   Adam(const Options& options, bool decoupled, bool corrected, const Buckets& buckets,
        std::unique_ptr<Exchange> exchange);
 
  private:
   Options options_;
-  bool decoupled_, corrected_;  // weight decay; bias correction
+  bool decoupled_, corrected_;  // decoupled weight decay; bias correction
   std::vector<StateTensor> m_, v_;
 };
 

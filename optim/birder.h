@@ -1,4 +1,5 @@
-// Birder, also known as BinSGDM (Birder paper, Algorithm 1), over Hierarchical-1-bit-All-Reduce (its section 4).
+// Birder, also known as BinSGDM (Birder paper, Algorithm 1), with Hierarchical-1-bit-All-Reduce (section 4 of the
+// paper).
 #pragma once
 #include "comm/exchange/method.h"
 #include "optim/kernels/birder_kernels.h"
@@ -6,16 +7,16 @@
 
 namespace godwit {
 
-// A worker is a node, after averaging over the ranks of the node. State updates: optim/kernels/birder_kernels.h.
+// A worker is a node: the gradients of its ranks are averaged first. For the state updates, see
+// optim/kernels/birder_kernels.h.
 //   worker:              u = Q(r + e),  r = m/(b+ε);  one bit per value
 //   server of a segment: ū = Q(mean u + ē)
 //   all ranks:           x ← (1−αλ)x − αū
 // Results do not depend on bucket sizes or thread counts.
-//
-// A frozen parameter is neither updated nor decayed. Parameters in `frozen` always are. With the automatic mask, every
-// other parameter is frozen until some node has a nonzero gradient for it. The sign bits carry this condition without
-// extra data: for a frozen parameter, a node sends 1 once its b is nonzero, and the server sends 1 if any node does.
-// This 1 activates the parameter for the later steps; until then, the node's e keeps the ratio.
+// A frozen parameter is neither updated nor decayed. The parameters in `frozen` are always frozen. With the automatic
+// mask, every other parameter is frozen until some node has a nonzero gradient for it. The sign bits carry this
+// condition without extra data. For a frozen parameter, a node sends 1 once its b is nonzero, and the server sends 1 if
+// any node sends 1. This 1 activates the parameter for the later steps. Until then, the node's e keeps the ratio.
 class Birder : public Optimizer {
  public:
   using Quantizer = birder::Quantizer;         // Q
@@ -37,13 +38,13 @@ class Birder : public Optimizer {
     ErrorFeedback error_feedback = ErrorFeedback::both;
     Quantizer quantizer = Quantizer::random;   // Q
     Collective collective = Collective::h1ar;  // all_gather: for comparison
-    int64_t t0 = 0;  // after step t0, b ← max(b, b̂), where b̂ is the moving average of |g|; 0: b is b̂ in every step
+    int64_t t0 = 0;  // after step t0, b ← max(b, b̂), where b̂ is the moving average of |g|; 0: always b = b̂
     Moments moments = Moments::f32;            // storage of m and b
     Errors errors = Errors::f32;               // storage of e and ē
-    Mask mask = Mask::none;                    // automatic: freeze parameters that have never had a gradient
+    Mask mask = Mask::none;                    // automatic: freeze parameters until they have a nonzero gradient
     std::string frozen = {};                   // comma-separated names of parameters to freeze
-    // Beyond the paper: r = q√n/√((n−1)q² + 1), q = m/(b+ε), for n senders. b holds the noise of one sender's
-    // gradients; if the noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
+    // Not in the paper: r = q√n/√((n−1)q² + 1) with q = m/(b+ε), for n senders. b contains the noise of one sender's
+    // gradients. If this noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
     bool compensate_nodes = false;
     void describe(OptionList& list);
     void check() const;
@@ -52,31 +53,31 @@ class Birder : public Optimizer {
   // Buckets must be float32 and padded to a multiple of 32 · workers per node · nodes.
   Birder(const Options& options, const Buckets& buckets, const Communicator& comm, uint64_t seed);
 
-  // Exchanges the bucket's sign bits. Throws, naming step and parameter, if a gradient is not finite; on a GPU by
-  // read_on_host().
+  // Exchanges the bucket's sign bits. If a gradient is not finite, throws an Error that names the step and the
+  // parameter; on a GPU, read_on_host() throws it.
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   bool refuses_not_finite() const override { return true; }
   void apply(Bucket& bucket, const StepInfo& step) override;
 
-  // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker; "server_e" of the values for
-  // which it is the server; "active" (with a mask): one bit per value. Padding is excluded, so a rank may have no state
+  // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker. "server_e" of the values for
+  // which it is the server. "active" (with a mask): one bit per value. Padding is excluded, so a rank may have no state
   // of a bucket. 8-bit errors are int8 in units of 1/64.
   std::vector<StateTensor> state() const override;
 
  private:
-  // Values [begin, begin + length) of a bucket, with padding; `count`: number of values without padding.
+  // Values [begin, begin + length) of a bucket, including padding. `count`: number of values without padding.
   struct Range {
     int64_t begin, length, count;
   };
   struct BucketState {
     int64_t bucket_begin;   // global offset of the bucket
-    int64_t numel;          // of the bucket, without padding
-    Range worker_range, server_range;  // values of this rank as a worker (shard), as a server (segment)
+    int64_t numel;          // number of values of the bucket, without padding
+    Range worker_range, server_range;  // values for which this rank is the worker (shard), and the server (segment)
     Tensor m, b, b_hat, e;  // [worker_range.length]; undefined if unused
     Tensor server_e;        // [server_range.length]
     Tensor words;           // [padded / 32], the sign bits that apply() reads
     Tensor active, frozen;   // [padded / 32], bit masks; undefined without a mask
-    Tensor not_finite;       // [1] int64, not_finite_key() of the gradient's first non-finite value
+    Tensor not_finite;       // [1] int64: not_finite_key() of the gradient's first non-finite value
   };
   static Range share(const Range& whole, int parts, int index);
 
@@ -96,7 +97,7 @@ class Birder : public Optimizer {
   Options options_;
   uint64_t seed_;
   bool all_gather_;
-  int compensated_nodes_ = 1;  // WorkerSettings::nodes
+  int compensated_nodes_ = 1;  // see WorkerSettings::nodes
   std::vector<BucketState> states_;
 };
 

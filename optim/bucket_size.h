@@ -1,5 +1,5 @@
-// Sizes of buckets from measurements: small buckets leave less to exchange after the backward pass, but every bucket
-// has a fixed cost.
+// Chooses the size of buckets from measurements. Small buckets leave less to exchange after the backward pass, but
+// every bucket has a fixed cost.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-// Time of a bucket's exchange and update: s_per_bucket + bytes of its parameters · s_per_byte.
+// Time of a bucket's exchange and update: s_per_bucket + s_per_byte · bytes of its parameters.
 struct BucketCost {
   double s_per_bucket, s_per_byte;  // in seconds
 };
@@ -20,7 +20,7 @@ BucketCost measure_bucket_cost(Communicator& comm, const DataParallelOptions& op
 
 // Time at which the gradient of a parameter is complete.
 struct GradientTime {
-  int64_t bytes;   // of the parameter
+  int64_t bytes;   // size of the parameter
   double ready_s;  // seconds after the beginning of the backward pass
 };
 
@@ -29,34 +29,34 @@ struct GradientTime {
 std::vector<GradientTime> measure_gradient_times(const std::vector<Parameter>& parameters, Communicator& comm,
                                                  const std::function<Var()>& loss);
 
-// Seconds from the beginning of the backward pass to the end of the last update, with buckets of these sizes.
+// Predicted seconds from the beginning of the backward pass to the end of the last update, with buckets of these sizes.
 // `overlaps`: exchanges may begin before the last gradient is complete.
 double predicted_seconds(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
                          const BucketOptions& sizes);
 
-// A size of buckets and, for the user, the measurements behind it.
+// A bucket size, and the measurements behind it for the user.
 struct BucketSize {
-  int64_t mib;         // of the buckets after the first
-  double seconds;      // predicted, with this size
+  int64_t mib;         // size of the buckets after the first one
+  double seconds;      // predicted seconds with this size
   std::string reason;  // one line without the size
 };
-// Returns the size among 1, 2, 4, … 64 MiB and the default of 25 MiB with the least predicted time, or the default if
-// its predicted time is at most 1 % longer. sizes.bytes is not read.
+// Returns the size with the shortest predicted time among 1, 2, 4, … 64 MiB and the default of 25 MiB. Returns the
+// default if its predicted time is at most 1 % longer. sizes.bytes is not read.
 BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const BucketCost& cost, bool overlaps,
                             const BucketOptions& sizes = {});
 
 // Predicted seconds if an exchange sends values of this type.
 struct WireTime {
-  std::string wire;  // value of the exchange's option wire
-  double seconds;    // as predicted_seconds()
+  std::string wire;  // value of the exchange's option `wire`
+  double seconds;    // see predicted_seconds()
 };
-// A type of values on the network and, for the user, the predictions behind it.
+// A type of values on the network, and the predictions behind it for the user.
 struct BestWire {
-  size_t index;        // of the type in `times`
+  size_t index;        // index of the type in `times`
   std::string reason;  // one line without the type
 };
-// Returns the type with the least predicted time if this is at least 5 % shorter than the time of the first type,
-// otherwise the first type. Expects two or more types.
+// Returns the type with the shortest predicted time if this time is at least 5 % shorter than that of the first type.
+// Otherwise returns the first type. Requires two or more types.
 BestWire best_wire(const std::vector<WireTime>& times);
 
 }  // namespace godwit

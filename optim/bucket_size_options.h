@@ -1,4 +1,4 @@
-// Options of the sizes of buckets.
+// Options for the sizes of buckets.
 #pragma once
 #include <string>
 
@@ -8,8 +8,8 @@
 namespace godwit {
 
 struct BucketSizeOptions {
-  double first_mib = 1;    // of the first bucket
-  std::string mib = "25";  // of the other buckets: a number, or auto, which a training program replaces by a number
+  double first_mib = 1;    // size of the first bucket
+  std::string mib = "25";  // size of the others: a number, or auto, which a training program replaces by a number
 
   void describe(OptionList& list);  // adds the options
   BucketOptions sizes() const;      // in bytes; `mib` must be a number

@@ -1,4 +1,4 @@
-// Checkpoints: the complete state of a DataParallel, from which training continues bit for bit.
+// Checkpoints: the complete state of a DataParallel. Training continues from a checkpoint bit for bit.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,23 +14,23 @@
 
 namespace godwit {
 
-// Data of the program in the checkpoint of a rank.
+// Data of the program that a rank adds to a checkpoint.
 struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
   std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
-  std::map<std::string, Tensor> optional = {};  // like tensors, but unchanged if the checkpoint lacks them
-  // By name, added to the model's files, such as running statistics. Rank 0 saves them; load_checkpoint() ignores them.
+  std::map<std::string, Tensor> optional = {};  // like `tensors`, but unchanged if the checkpoint lacks them
+  // By name, such as running statistics; added to the model's files. Rank 0 saves them. load_checkpoint() ignores them.
   std::map<std::string, Tensor> model = {};
-  std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded for an equal topology only
+  std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded only for an equal topology
   std::map<std::string, double> numbers = {};   // by name, such as the position in the data
-  std::vector<std::string> unused = {};         // set by load_checkpoint(): names of unused saved state; all on rank 0
-  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank 0 by
-  // another thread, before the checkpoint is complete. May be empty.
+  std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
+  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Another thread calls it
+  // on rank 0 before the checkpoint is complete. May be empty.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
 
-// Thrown on all ranks if a checkpoint cannot be saved or loaded. Other errors are failures of communication.
+// Thrown on all ranks if a checkpoint cannot be saved or loaded. Other errors are communication failures.
 class CheckpointFailed : public Error {
  public:
   explicit CheckpointFailed(const std::string& text) : Error(text, __FILE__, __LINE__) {}  // text: the message
@@ -43,20 +43,21 @@ class CheckpointFailed : public Error {
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
 // The folder has a temporary name until it is complete, so an interrupted call leaves no checkpoint of that name. All
-// ranks must reach one file system. Throws if the replicas differ (0/1 Adam's local steps), and CheckpointFailed if a
+// ranks must use one file system. Throws if the replicas differ (0/1 Adam's local steps). Throws CheckpointFailed if a
 // file cannot be written or the folder exists.
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                      const CheckpointExtras& extras = {});
 
 // A checkpoint that is written in the background from copies of the values. Ranks need memory for the copies until the
-// files are complete. If a rank ends before, there is no checkpoint, and the folder keeps its temporary name.
+// files are complete. If a rank ends before that, there is no checkpoint, and the folder keeps its temporary name.
 class PendingCheckpoint {
  public:
   ~PendingCheckpoint();  // waits for this rank's files
-  // Rank 0: whether the checkpoint can be used. Other ranks: whether this rank's files are written. Does not block.
+  // On rank 0: whether the checkpoint can be used. On other ranks: whether this rank's files are written. Does not
+  // block.
   bool complete() const;
-  int64_t bytes() const;   // of all files; rank 0, after complete()
-  double seconds() const;  // from the copies to complete(); rank 0, after complete()
+  int64_t bytes() const;   // size of all files; on rank 0, after complete()
+  double seconds() const;  // time from the copies to complete(); on rank 0, after complete()
   // Collective: waits until the checkpoint is complete. Throws CheckpointFailed on all ranks if it cannot be written.
   void finish(Group& world);
 
@@ -73,24 +74,25 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
                                                     Communicator& comm, const CheckpointExtras& extras = {});
 
 // Allocates memory for the copies of begin_checkpoint() and releases it to the pool. A background thread touches the
-// pages, so that the first checkpoint does not wait for new pages. Call between steps.
+// pages, so that the first checkpoint does not wait for new pages. Must be called between steps.
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras);
 
-// Collective. Restores a checkpoint of a run with the same model and methods; buckets and threads may differ, except
+// Collective. Restores a checkpoint of a run with the same model and methods. Buckets and threads may differ, except
 // that some methods need the saved bucket sizes with sharding hybrid. Fills the tensors of the extras, which must have
 // the saved sizes, and replaces the numbers of the extras. Verifies a whole file before using it. Throws a
 // CheckpointFailed that names the file and the difference; the replica is then unusable.
-// The topology may differ too. State that differs between ranks, such as error feedback, then keeps its mean over the
+// The topology may also differ. State that differs between ranks, such as error feedback, then keeps its mean over the
 // ranks: new rank j of K′ gets the mean of the saved values over the part [j/K′, (j+1)/K′) of the saved ranks. 8-bit
-// codes are rounded to the nearest. State with one owner goes to the new owner. Returns one line that names the
-// redistributed state, and the state that starts anew because the saved run has none; "" for the same topology.
+// codes are rounded to nearest. State with one owner goes to the new owner. Returns one line that names the
+// redistributed state, and the state that starts anew because the saved run has none. Returns "" for the same topology.
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 
-// The newest complete checkpoint step-N in a folder; "" if there is none.
+// The newest complete checkpoint step-N in a folder, or "" if there is none.
 std::string newest_checkpoint(const std::string& folder);
-// Complete checkpoints step-N in a folder by N, ascending. complete = false: the folders step-N that lack a manifest.
+// Complete checkpoints step-N in a folder by N, in ascending order. complete = false: the folders step-N without a
+// manifest.
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

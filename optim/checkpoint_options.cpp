@@ -48,12 +48,12 @@ void CheckpointOptions::describe(OptionList& list) {
       .or_number()
       .check_text = check_interval;
   list.add("at_end", at_end,
-           "save a checkpoint after the last step, from which --resume with more epochs or steps continues");
+           "save a checkpoint after the last step; --resume can continue from it with more epochs or steps");
   list.add("keep", keep, "number of newest checkpoints to keep", kAtLeastOne);
   list.add(
       "best", best,
-      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; losses, "
-      "perplexities and bits_per_byte are best when low");
+      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; the best "
+      "value of losses, perplexities and bits_per_byte is the lowest");
 }
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Gradient clipping by global norm: one norm over all parameters, one factor for all ranks.
+// Gradient clipping by global norm: one norm over all parameters, and one factor for all ranks.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,48 +9,49 @@
 
 namespace godwit {
 
-// Squares are summed in float64 over fixed blocks of each parameter and added in layout order, so the norm is bit-exact
-// for any thread count and bucket size.
+// Squares are summed in float64 over fixed blocks of each parameter and added in layout order. The norm is therefore
+// bit-exact for any thread count and bucket size.
 class NormClip {
  public:
   NormClip(const Buckets& buckets, double limit);  // throws unless limit is positive and finite
 
-  // Measures the bucket's complete gradient, or only `part`, for ranks that measure disjoint parts.
+  // Measures the bucket's complete gradient. With `part`, measures only this part, for ranks that measure disjoint
+  // parts.
   void measure(const Bucket& bucket) { measure(bucket, {0, bucket.numel}); }
   void measure(const Bucket& bucket, const Segment& part);
-  // Call after measuring all buckets. Returns min(1, limit / (norm + 1e−6)), like PyTorch's clip_grad_norm_, as float64
-  // [1] on the gradients' device. Throws, naming the step and the first bad parameter, if the norm is not finite; on a
-  // GPU by read_on_host().
+  // Must be called after all buckets have been measured. Returns min(1, limit / (norm + 1e−6)), like PyTorch's
+  // clip_grad_norm_, as float64 [1] on the gradients' device. If the norm is not finite, throws an Error that names the
+  // step and the first bad parameter; on a GPU, read_on_host() throws it.
   Tensor factor(int64_t step);
-  // Collective; sends 8 bytes to each rank. sum: the ranks measured disjoint parts of the same gradient. mean: the
-  // gradients differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm of the mean
-  // gradient. On a GPU the host waits.
+  // Collective. Sends 8 bytes to each rank. sum: the ranks measured disjoint parts of one gradient. mean: the gradients
+  // differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm of the mean gradient. On a
+  // GPU, the host waits.
   Tensor factor(int64_t step, Group& world, Reduce op);
-  double norm() const { return norm_; }  // of the last factor() call whose result has been read
+  double norm() const { return norm_; }  // norm of the last factor() call whose result has been read
 
  private:
   [[noreturn]] void fail_not_finite(int64_t step, const std::string& where, int64_t slot) const;
 
   double limit_, norm_ = 0;
-  Tensor squares_;                  // [slots] float64, of all buckets in layout order
+  Tensor squares_;                  // [slots] float64, for all buckets in layout order
   std::vector<int64_t> first_;      // by bucket: index of its first slot
-  std::vector<std::string> names_;  // of all slots, in layout order
+  std::vector<std::string> names_;  // names of all slots, in layout order
 };
 
 void scale_gradient(Bucket& bucket, const Tensor& factor);  // multiplies the owned elements if factor is below 1
-double sum_of_squares(const Tensor& x);  // Σx² in float64, in the order used for the norm
-// Calls f(sum_of_squares(x)); on a GPU by read_on_host().
+double sum_of_squares(const Tensor& x);  // Σx² in float64, in the summation order of the norm
+// Calls f(sum_of_squares(x)). On a GPU, read_on_host() makes the call.
 void read_sum_of_squares(const Tensor& x, std::function<void(double)> f);
 
 namespace detail {
-// Σx² of each range of x, as float64 [ranges] on its device.
+// Σx² of each range of x, as float64 [ranges] on x's device.
 Tensor squares_of_ranges(Cpu, const Tensor& x, const std::vector<Segment>& ranges);
 Tensor squares_of_ranges(Cuda, const Tensor& x, const std::vector<Segment>& ranges);
 template <class Where>
 std::vector<double> sums_of_squares(Where device, const Tensor& x, const std::vector<Segment>& ranges) {  // waits
   return squares_of_ranges(device, x, ranges).template to_vector<double>();
 }
-// [1] float64: min(1, limit / (√(Σ squares) + 1e−6)), summed in order; 1 if the norm is NaN, 0 if it is infinite.
+// [1] float64: min(1, limit / (√(Σ squares) + 1e−6)), summed in order. 1 if the norm is NaN, 0 if the norm is infinite.
 Tensor clip_factor(Cpu, const Tensor& squares, double limit);
 Tensor clip_factor(Cuda, const Tensor& squares, double limit);
 // x ← factor · x if factor [1], float64 on x's device, is below 1.

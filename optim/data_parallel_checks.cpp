@@ -1,4 +1,4 @@
-// The checks of DataParallel: finite gradients, identical replicas, checks whose results a GPU returns later.
+// The checks of DataParallel: finite gradients, identical replicas, and checks whose results a GPU returns later.
 #include <algorithm>
 #include <bit>
 #include <cmath>

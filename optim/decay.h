@@ -1,4 +1,4 @@
-// Updates of a bucket whose parameters differ in weight decay; for the optimizers' sources.
+// Updates of a bucket whose parameters differ in weight decay. Only the optimizers' sources include this header.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -9,14 +9,14 @@
 
 namespace godwit {
 
-// The elements of a bucket that a rank updates, cut where weight decay changes: `first` on [begin, bounds[0]), `second`
-// on [bounds[0], bounds[1]), `first` again, …
+// The elements of a bucket that a rank updates, cut where weight decay changes. `first` applies to [begin, bounds[0]),
+// `second` to [bounds[0], bounds[1]), then `first` again, and so on.
 struct DecayTurns {
-  int64_t begin, end;                // first element, and the one after the last
-  double first, second;              // decay of alternate parts
-  std::vector<int64_t> bounds = {};  // end of each part but the last
+  int64_t begin, end;                // first element, and the element after the last
+  double first, second;              // decay of alternating parts
+  std::vector<int64_t> bounds = {};  // end of each part except the last
 
-  // Decay is weight_decay, or 0 for parameters without decay if `decay_norm_and_bias` is false.
+  // The decay is weight_decay. It is 0 for parameters without decay if `decay_norm_and_bias` is false.
   DecayTurns(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias)
       : begin(bucket.owned.begin), end(bucket.owned.end), first(weight_decay), second(0) {
     if (decay_norm_and_bias || weight_decay == 0) return;
@@ -28,7 +28,7 @@ struct DecayTurns {
   }
 };
 
-// Calls update(begin, end, decay) for each part of DecayTurns.
+// Calls update(begin, end, decay) for each nonempty part of DecayTurns.
 template <class Update>
 void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm_and_bias, const Update& update) {
   const DecayTurns turns(bucket, weight_decay, decay_norm_and_bias);
@@ -40,8 +40,8 @@ void for_decay_ranges(const Bucket& bucket, double weight_decay, bool decay_norm
   }
 }
 
-// update_each(device, operation, …, make(decay), at…) on bucket.owned, in one launch on a GPU. make() returns a
-// formula.
+// Calls update_each(device, operation, …, make(decay), at…) for bucket.owned, with one launch on a GPU. make() returns
+// a formula.
 template <class Where, class Make, class... T>
 void update_by_decay(Where device, const char* operation, const Bucket& bucket, double weight_decay,
                      bool decay_norm_and_bias, const Make& make, T*... at) {

@@ -30,25 +30,25 @@ struct Swap {
 }  // namespace detail
 
 // After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
-// are forgotten quickly. An update of parameters after k steps, of which only the last synchronized the replicas, has
-// the weight 1 − dᵏ. One flat tensor per bucket, of the parameters' type; equal on replicas, and bit-exact for any
-// bucket size, bucket order and thread count.
+// are forgotten quickly. If the last of k steps synchronizes the replicas, the update after these steps has the weight
+// 1 − dᵏ. There is one flat tensor per bucket, with the parameters' type. It is equal on replicas, and bit-exact for
+// any bucket size, bucket order and thread count.
 class Ema {
  public:
   // Starts from the current values. `buckets` must outlive this object. decay is in [0, 1); buffers are float32 or
   // float64.
   Ema(Buckets& buckets, std::vector<Tensor> buffers, double decay);
 
-  // Updates the averages of the values that this rank owns. Call after the optimizer has updated the values. A second
-  // call for a step has no effect.
+  // Updates the averages of the values that this rank owns. Must be called after the optimizer has updated the values.
+  // A second call for a step has no effect.
   void update(const Bucket& bucket, int64_t step);
-  // Calls complete(bucket, averages) for each bucket, to gather the averages of sharded parameters before swap().
+  // Calls complete(bucket, averages) for each bucket. It gathers the averages of sharded parameters before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
-  void update_buffers(int64_t step);  // call once per step; updates the averages of all buffers
-  // Swaps the averages and the values of parameters and buffers in place. A second call restores the original state
+  void update_buffers(int64_t step);  // updates the averages of all buffers; must be called once per step
+  // Swaps the averages with the values of parameters and buffers in place. A second call restores the original state
   // exactly.
   void swap();
-  void continue_after(int64_t step);  // call after loading averages: the step after which they were saved
+  void continue_after(int64_t step);  // call after loading averages that were saved after `step`
   std::vector<StateTensor> state() const;  // for checkpoints: "ema", the averages of the values that this rank owns
   const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }  // in the order of the buffers
 
@@ -58,7 +58,7 @@ class Ema {
   Buckets& buckets_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> averages_, buffer_averages_;
-  std::vector<int64_t> updated_;  // by bucket: last step of an update
+  std::vector<int64_t> updated_;  // by bucket: step of the last update
   double decay_;
 };
 

@@ -7,11 +7,11 @@
 
 namespace godwit {
 
-// The unscaled step r, written to the gradient.
+// The unscaled step r, which is written to the gradient.
 template <class T>
 struct LambUpdate {
   MomentsUpdate<T> moments;
-  T correction, decay;  // 1 − β1ᵗ, or 1; λ
+  T correction, decay;  // 1 − β1ᵗ or 1; λ
   GODWIT_INLINE void operator()(int64_t, T& g, T& m, T& v, T x) const {
     const T root = moments(m, v, g);
     g = m / correction / root + decay * x;
@@ -25,10 +25,10 @@ struct SubtractScaled {
   GODWIT_INLINE void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
 };
 
-// c of a parameter from ‖x‖² and ‖r‖²;  rate ← α·c
+// c of a parameter from ‖x‖² and ‖r‖²; rate ← α·c
 template <class T>
 struct LambCoefficient {
-  double lr, low, high;  // α, limits of c
+  double lr, low, high;  // α; limits of c
   // of_x, of_r: ‖x‖² and ‖r‖²
   GODWIT_INLINE void operator()(int64_t, double& c, T& rate, double of_x, double of_r) const {
     c = of_x > 0 && of_r > 0 ? std::min(std::max(std::sqrt(of_x) / std::sqrt(of_r), low), high) : 1;
@@ -39,25 +39,25 @@ struct LambCoefficient {
 // SubtractScaled with a rate for each parameter, for update_by_parts().
 template <class T>
 struct SubtractScaledParts {
-  const T* rates;                                                             // of each parameter
+  const T* rates;                                                             // rate of each parameter
   GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // for parameter i
 };
 
-// The owned elements of a bucket's parameters: consecutive ranges, empty for parameters of other ranks.
+// The owned elements of a bucket's parameters as consecutive ranges. The ranges of other ranks' parameters are empty.
 struct ParameterRanges {
   explicit ParameterRanges(const Bucket& bucket);  // takes the owned elements of the bucket's slots
-  std::vector<Segment> ranges;                                       // one for each slot
-  std::vector<int64_t> bounds;                                       // between the ranges, for update_by_parts()
-  bool empty() const { return ranges.empty() || begin() == end(); }  // no element is owned
-  int64_t begin() const { return ranges.front().begin; }             // of the owned elements
-  int64_t end() const { return ranges.back().end; }                  // of the owned elements
+  std::vector<Segment> ranges;                                       // one range for each slot
+  std::vector<int64_t> bounds;                                       // bounds between the ranges, for update_by_parts()
+  bool empty() const { return ranges.empty() || begin() == end(); }  // whether no element is owned
+  int64_t begin() const { return ranges.front().begin; }             // first owned element
+  int64_t end() const { return ranges.back().end; }                  // end of the owned elements
 };
 
-// On the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
+// For the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
 //   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖;  x ← x − α·c·r.
 // - c is clamped to [min_coeff, max_coeff], and 1 if either norm is 0.
-// - m̂ and v̂ have Adam's bias correction with bias_correction; otherwise they are m and v.
-// float32 or float64. Norms are of whole parameters, so a rank must own all of a parameter or none of it.
+// - With bias_correction, m̂ and v̂ have Adam's bias correction; otherwise they are m and v.
+// Types: float32 or float64. Norms are over whole parameters, so a rank must own all of a parameter or none of it.
 class Lamb : public Optimizer {
  public:
   struct Options {
@@ -75,7 +75,7 @@ class Lamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StateTensor> state() const override;  // "m", "v"
 
-  // c of the bucket's parameters in the last step, float64 [slots]; 1 for parameters that this rank does not own.
+  // c of the bucket's parameters in the last step, float64 [slots]. 1 for parameters that this rank does not own.
   const Tensor& coefficients(const Bucket& bucket) const;
 
  private:
@@ -87,7 +87,7 @@ class Lamb : public Optimizer {
   std::vector<Tensor> coefficients_;
 };
 
-// Adds the options min_coeff and max_coeff, and checks their order.
+// Adds the options min_coeff and max_coeff.
 template <class Options>
 void describe_coefficients(Options& o, OptionList& list) {
   list.add("min_coeff", o.min_coeff, "smallest ratio of the norms of a parameter and of its update", kNotNegative);

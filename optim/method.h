@@ -1,4 +1,4 @@
-// Optimizers by name. Each is described in its own source; optim/methods.cpp lists them.
+// Optimizers by name. Each optimizer is described in its source file; optim/methods.cpp lists them.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,37 +11,37 @@
 
 namespace godwit {
 
-// Arguments that create an optimizer, besides its options. References are used only during the call.
+// Arguments that create an optimizer, in addition to its options. References are used only during the call.
 struct OptimizerInputs {
   const Buckets& buckets;                   // parameters and gradients
   const Communicator& comm;                 // the ranks
-  uint64_t seed = 1;                        // keys stochastic rounding
+  uint64_t seed = 1;                        // key of stochastic rounding
   std::unique_ptr<Exchange> exchange = {};  // null if the optimizer communicates itself
 };
 
 // An optimizer that a user selects by name: its description, its default options and its constructor.
 struct OptimizerMethod {
-  static constexpr const char* kKind = "optimizer";  // for messages
-  std::string name;  // for configurations
-  std::vector<std::string> aliases = {};  // other names for it
+  static constexpr const char* kKind = "optimizer";  // name of the kind, for messages
+  std::string name;  // name in configurations
+  std::vector<std::string> aliases = {};  // alternative names
   std::string help;   // one line for --help
   std::string paper;  // source of the algorithm
-  std::string bytes;  // data that a worker sends in a step
-  AnyOptions defaults;  // at least the option lr
-  bool communicates_itself = false;     // uses no Exchange
-  bool needs_whole_parameters = false;  // under sharding one rank must own all of a parameter
+  std::string bytes;  // data that a worker sends per step
+  AnyOptions defaults;  // must have at least the option lr
+  bool communicates_itself = false;     // whether the optimizer communicates without an Exchange
+  bool needs_whole_parameters = false;  // whether one rank must own all of a parameter under sharding
   std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);  // creates the optimizer
-  // Fits the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if it cannot use a
-  // learning rate of the schedule. Null: nothing depends on the run.
+  // Adapts the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if the optimizer
+  // cannot use a learning rate of the schedule. Null: the options do not depend on the run.
   void (*fit)(AnyOptions& options, const Schedule& schedule, int64_t steps) = nullptr;
-  // Warnings about the fitted options, one line each. Null: none.
+  // Returns warnings about the adapted options, one line each. Null: no warnings.
   std::vector<std::string> (*notices)(const AnyOptions& options, int64_t steps) = nullptr;
-  std::string divergence_hint = {};  // remedies for a non-finite loss, besides a lower learning rate
+  std::string divergence_hint = {};  // remedies for a non-finite loss, in addition to a lower learning rate
 };
 
 // An optimizer and its options:  Birder::Options{.lr = 0.01}, "birder", {"birder", R"({"lr": 0.01})"}.
 using OptimizerConfig = MethodConfig<OptimizerMethod>;
-// All optimizers: those of optim/methods.cpp and those that a program appends.
+// All optimizers: those listed in optim/methods.cpp and those that a program appends.
 template <>
 std::vector<const OptimizerMethod*>& methods<OptimizerMethod>();
 
@@ -50,31 +50,31 @@ template <class Options>
 void describe_common(Options& o, OptionList& list, const std::string& decay_help = "decoupled weight decay") {
   list.add("lr", o.lr, "learning rate", {.min = 0, .max = kInfinity, .as_float = true});
   list.add("weight_decay", o.weight_decay, decay_help, {.min = 0, .max = kInfinity, .as_float = true});
-  list.add("decay_norm_and_bias", o.decay_norm_and_bias, "decay batch-norm parameters and biases too");
+  list.add("decay_norm_and_bias", o.decay_norm_and_bias, "also decay normalization parameters and biases");
 }
 
-// OptimizerMethod::make of an optimizer behind an exchange.
+// OptimizerMethod::make for an optimizer that uses an exchange.
 template <class T>
 std::unique_ptr<Optimizer> make_with_exchange(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, std::move(inputs.exchange));
 }
-// OptimizerMethod::make of an optimizer that communicates itself.
+// OptimizerMethod::make for an optimizer that communicates itself.
 template <class T>
 std::unique_ptr<Optimizer> make_communicating(const AnyOptions& options, OptimizerInputs inputs) {
   return std::make_unique<T>(options.as<typename T::Options>(), inputs.buckets, inputs.comm);
 }
-// End of a message about an optimizer that communicates itself; begins with its name.
+// End of a message about an optimizer that communicates itself. The message begins with the optimizer's name.
 inline constexpr const char* kOnlyHybrid =
     " keeps state of all parameters on every rank, which only hybrid divides; leave exchange.sharding out, use hybrid, "
     "or use an optimizer with an exchange, such as adamw";
-inline constexpr const char* kExchangeBytes = "what its exchange sends";  // OptimizerMethod::bytes
+inline constexpr const char* kExchangeBytes = "traffic of its exchange";  // for OptimizerMethod::bytes
 
 // Throws if the optimizer communicates itself and the sharding is zero1, zero2 or zero3.
 void check_sharding(const OptimizerConfig& config, Sharding sharding);
 // Creates the optimizer. Throws if a value is out of range or `inputs.exchange` does not fit the method.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, OptimizerInputs inputs);
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const std::string& json, OptimizerInputs inputs);
-// The options fitted to a run: OptimizerMethod::fit.
+// Returns the options after OptimizerMethod::fit.
 OptimizerConfig for_run(OptimizerConfig config, const Schedule& schedule, int64_t steps);
 
 }  // namespace godwit

@@ -29,7 +29,7 @@ void OneBitAdam::Options::describe(OptionList& list) {
   describe_warmup(*this, list, "warm-up by uncompressed Adam");
   list.add("bias_correction", bias_correction, "divide both moments by Adam's bias correction");
   list.add("keep_local_momentum", keep_local_momentum,
-           "continue from the worker's own momentum, not from the averaged one");
+           "continue from the worker's momentum instead of the averaged momentum");
 }
 
 void OneBitAdam::Options::fit(const Schedule&, int64_t steps) {

@@ -1,4 +1,5 @@
-// State tensors of a saved run, for the ranks of another run. For the sources of optim/checkpoint.h.
+// State tensors of a saved run, prepared for the ranks of another run. Only the sources of optim/checkpoint.h include
+// this header.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,7 +15,7 @@ namespace godwit::checkpoint {
 // The state that one rank saved.
 class SavedParts {
  public:
-  // tensors: by key_of(); others are ignored. numel: length of the parameter vector.
+  // tensors: by key_of(); tensors with other names are ignored. numel: length of the parameter vector.
   SavedParts(const std::map<std::string, Tensor>& tensors, int64_t numel);
 
   // State of the elements [begin, end) of the parameter vector.
@@ -22,15 +23,15 @@ class SavedParts {
     int64_t begin, end;  // global offsets
     Tensor values;       // as in StateTensor
   };
-  const std::vector<Piece>& named(const std::string& name) const;                   // ascending; empty if there is none
+  const std::vector<Piece>& named(const std::string& name) const;                   // ascending; empty if none
   const std::map<std::string, std::vector<Piece>>& all() const { return pieces_; }  // by name
 
  private:
   std::map<std::string, std::vector<Piece>> pieces_;
 };
 
-// Copies to each part the saved values of its elements, from the first rank in `order` that has them. Calls
-// saved_by(rank) only if earlier ranks lack values. Throws if no rank has a value.
+// Copies the saved values to each part from the first rank in `order` that has them. Calls saved_by(rank) only if
+// earlier ranks lack values. Throws if no rank has a value.
 void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& order,
                 const std::function<const SavedParts&(int rank)>& saved_by);
 
@@ -38,8 +39,8 @@ void copy_parts(const std::vector<StateTensor>& parts, const std::vector<int>& o
 // one line, equal on all ranks, that names the averaged, moved, new and unused state.
 std::string redistribute(const std::vector<StateTensor>& parts, const std::vector<SavedParts>& saved, Group& world);
 
-// Weights of the saved ranks 0 … saved−1 in the mean over the part [j/ranks, (j+1)/ranks) of the saved ranks; their sum
-// is 1.
+// Weights of the saved ranks 0 … saved−1 in the mean over the part [j/ranks, (j+1)/ranks) of the saved ranks. The sum
+// of the weights is 1.
 std::vector<double> weights_of(int saved, int ranks, int j);
 
 }  // namespace godwit::checkpoint

@@ -53,12 +53,12 @@ void ScheduleConfig::describe(OptionList& list) {
   add("warmup_fraction", warmup_fraction, "length of the warm-up, as a fraction of all steps", kFraction);
   add("warmup_steps", warmup_steps, "length of the warm-up, in steps", kNotNegative);
   add("warmup_power", warmup_power, "power of the elapsed fraction of the warm-up; 1: linear", kPositive);
-  add("warmup_start", warmup_start, "lr from which the warm-up rises, as a fraction of lr", kFraction);
+  add("warmup_start", warmup_start, "initial lr of the warm-up, as a fraction of lr", kFraction);
   add("milestones", milestones, "multi_step: epochs at which lr is multiplied by gamma, such as 30,60", kPositive);
   add("gamma", gamma, "multi_step: factor on lr at each milestone", kPositive);
   add("power", power, "polynomial: power of the remaining fraction of the run", kPositive);
   add("decay_factor", decay_factor, "exponential: factor on lr after each decay_steps steps", kAboveZeroToOne);
-  add("decay_steps", decay_steps, "exponential: steps from one multiplication to the next", kAtLeastOne);
+  add("decay_steps", decay_steps, "exponential: number of steps between multiplications", kAtLeastOne);
   add("final_fraction", final_fraction, "linear, cosine, polynomial: lr one step after the last, as a fraction of lr",
       kFraction);
 }

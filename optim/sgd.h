@@ -22,12 +22,12 @@ struct MomentumUpdate {
   }
 };
 
-// On the mean gradient ĝ:  x ← x − α(ĝ + λx). float32 or float64.
+// For the mean gradient ĝ:  x ← x − α(ĝ + λx). Types: float32 or float64.
 class Sgd : public Optimizer {
  public:
   struct Options {
     double lr = 0.1;
-    double weight_decay = 5e-4;  // L2
+    double weight_decay = 5e-4;  // L2 regularization
     bool decay_norm_and_bias = true;
     void describe(OptionList& list);
   };
@@ -36,9 +36,9 @@ class Sgd : public Optimizer {
   std::vector<StateTensor> state() const override;  // "momentum" for Sgdm
 
  protected:
-  Options options_;                    // of the constructor
+  Options options_;                    // options of the constructor
   std::vector<StateTensor> momentum_;  // one per bucket; empty without momentum
-  double decay_rate_ = 0;              // of the momentum
+  double decay_rate_ = 0;              // decay rate of the momentum
   bool nesterov_ = false;              // Nesterov momentum
 };
 
@@ -47,7 +47,7 @@ class Sgdm : public Sgd {
  public:
   struct Options {
     double lr = 0.1;
-    double weight_decay = 5e-4;  // L2
+    double weight_decay = 5e-4;  // L2 regularization
     bool decay_norm_and_bias = true;
     double momentum = 0.9;  // μ
     bool nesterov = false;  // Nesterov momentum

@@ -17,7 +17,7 @@ struct SoftSignUpdate {
   }
 };
 
-// On the mean gradient ĝ:  m ← βm + (1−β)ĝ;  b ← βb + (1−β)|ĝ|;  x ← (1−αλ)x − α·m/(b+ε). float32 or float64.
+// For the mean gradient ĝ:  m ← βm + (1−β)ĝ;  b ← βb + (1−β)|ĝ|;  x ← (1−αλ)x − α·m/(b+ε). Types: float32 or float64.
 class SoftSignSgd : public Optimizer {
  public:
   struct Options {

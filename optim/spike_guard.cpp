@@ -9,10 +9,10 @@ namespace godwit {
 
 void SpikeOptions::describe(OptionList& list) {
   list.add("guard", guard,
-           "if loss or gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
+           "if the loss or the gradient norm jumps: do nothing, skip the step, or return to the last checkpoint")
       .with_choices({"off", "skip", "rollback"});
   list.add("z", z, "size of a jump, in standard deviations above the mean", kPositive);
-  list.add("window", window, "number of last normal steps for the mean and the standard deviation",
+  list.add("window", window, "number of recent normal steps for the mean and the standard deviation",
            {SpikeGuard::kLeast, 1e6});
 }
 

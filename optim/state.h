@@ -1,13 +1,13 @@
-// Optimizer state with one value per owned parameter; for the optimizers' sources.
+// Optimizer state with one value per owned parameter. Only the optimizers' sources include this header.
 #pragma once
 #include "engine/data_ptr.h"
 #include "optim/optimizer.h"
 
 namespace godwit {
 
-// Zeros for each bucket's owned elements; replicated if each rank owns all of them.
+// Zeros for each bucket's owned elements. The state is replicated if each rank owns all elements.
 std::vector<StateTensor> state_like(const Buckets& buckets, const std::string& name);
-// The bucket's state: elements [owned.begin, owned.end).
+// The state of the bucket: elements [owned.begin, owned.end).
 const Tensor& state_of(const std::vector<StateTensor>& state, const Bucket& bucket);
 // Pointer to the bucket's state, valid for bucket offsets in [owned.begin, owned.end).
 template <class T, class Where>

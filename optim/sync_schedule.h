@@ -1,4 +1,4 @@
-// The communication steps of 0/1 Adam (0/1 Adam paper, section 6, "Policy for T_v and T_u").
+// SyncSchedule: the communication steps of 0/1 Adam (0/1 Adam paper, section 6, "Policy for T_v and T_u").
 #pragma once
 #include <cstdint>
 
@@ -14,19 +14,19 @@ namespace godwit {
 //   H                      "fixed"
 // T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if
 // variance_interval is not 0. T_v ends after freeze_step or, if freeze_step is 0, with the first gap above 1. The
-// variance changes only in the first step of a sync interval, so that one v serves the whole interval.
-// Refreshes of v = 0, after T, the last step of T_v: the first step of each interval with a step T + h·(2ʲ − 1), j = 1,
-// 2, …, h = max(⌊T/16⌋, 1).
+// variance changes only in the first step of a sync interval, so that one v is used for the whole interval.
+// Refreshes of v = 0 come after T, the last step of T_v. They are in the first step of each interval that contains a
+// step T + h·(2ʲ − 1), j = 1, 2, …, with h = max(⌊T/16⌋, 1).
 class SyncSchedule {
  public:
   explicit SyncSchedule(const ZeroOneAdam::Options& options);  // throws if T_u and T_v contradict each other
 
   struct Step {              // sets to which a step belongs
-    bool sync, variance;     // in T_u, in T_v
-    bool refresh;            // of v = 0
+    bool sync, variance;     // whether the step is in T_u, and in T_v
+    bool refresh;            // whether v = 0 is refreshed
     int64_t since_variance;  // steps since the last element of T_v before this step, or since step 0
   };
-  Step at(int64_t step);  // call in ascending order of steps
+  Step at(int64_t step);  // must be called in ascending order of steps
 
   int64_t last_variance() const { return last_variance_; }  // the last step of T_v
 
@@ -37,7 +37,7 @@ class SyncSchedule {
   ZeroOneAdam::Options options_;
   int64_t last_variance_;
   int64_t last_sync_ = 0, next_sync_;  // last_sync_ < step <= next_sync_
-  // of T_v, ignoring its end: before_variance_ < step <= next_variance_
+  // For T_v, ignoring its end: before_variance_ < step <= next_variance_.
   int64_t before_variance_ = 0, next_variance_ = 1, variance_index_ = 0;
 };
 

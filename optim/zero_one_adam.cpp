@@ -27,15 +27,15 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
       "weight a squared gradient by the number of steps since the previous change of the second moment, and apply "
       "Adam's bias correction");
   list.add("refresh_variance", refresh_variance,
-           "after the last change of the second moments, give those that are still 0 a value in a few steps, in which "
-           "their buckets are also sent uncompressed");
+           "after the last change of the second moments, estimate second moments that are still 0 in a few steps, in "
+           "which their buckets are also sent uncompressed");
   list.add("intervals", intervals,
-           "steps between synchronizations after the warm-up, up to max_interval: doubling when the learning rate has "
-           "halved, doubling every doubling_steps, or always max_interval");
+           "number of steps between synchronizations after the warm-up, at most max_interval: doubled every "
+           "doubling_steps, fixed at max_interval, or doubled each time the learning rate has halved");
   list.add("max_interval", max_interval, "largest number of steps between synchronizations", kAtLeastOne);
   list.add("doubling_steps", doubling_steps,
            "intervals=doubling: steps after which an interval doubles; 0: the length of the warm-up", kNotNegative);
-  list.add("kappa", kappa, "changes of the second moment after which the steps between them double", kAtLeastOne);
+  list.add("kappa", kappa, "number of changes of the second moment after which their interval doubles", kAtLeastOne);
   list.add("variance_interval", variance_interval,
            "steps between changes of the second moment; 0: the interval doubles as given by kappa", kNotNegative);
   list.add("freeze_step", freeze_step,

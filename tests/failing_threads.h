@@ -1,5 +1,5 @@
-// Makes thread creation fail on demand, also for root (process limits do not apply to root). Replaces pthread_create()
-// for the whole program, so exactly one source of a test program includes this header.
+// Makes thread creation fail on demand, also for root, to which process limits do not apply. Replaces pthread_create()
+// for the whole program, so exactly one source file of a test program may include this header.
 #pragma once
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,9 +9,9 @@
 
 namespace godwit {
 
-inline std::atomic<int> threads_allowed{-1};  // threads that can still be started; -1: no limit
+inline std::atomic<int> threads_allowed{-1};  // number of threads that can still be started; -1: no limit
 
-// Scope in which `allowed` more threads start; further starts fail as they do at the process limit.
+// Scope in which `allowed` more threads can be started. Further starts fail as at the process limit.
 class FailingThreads {
  public:
   explicit FailingThreads(int allowed) { threads_allowed = allowed; }
@@ -20,7 +20,7 @@ class FailingThreads {
   FailingThreads& operator=(const FailingThreads&) = delete;
 };
 
-// The sanitizers replace pthread_create() themselves, so this header must not.
+// The sanitizers replace pthread_create(), so this header must not replace it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadsCanFail = false;
 #else

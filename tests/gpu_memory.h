@@ -1,4 +1,4 @@
-// GPU memory for kernel tests: filled with random values, compared byte for byte.
+// GPU memory for kernel tests. It is filled with random values and compared byte by byte.
 #pragma once
 #include <cmath>
 #include <cstring>

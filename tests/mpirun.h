@@ -20,14 +20,15 @@ struct MpiOutcome {
   bool says(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-// The reason why MPI cannot be tested in this build; empty if it can. Open MPI is not built for the thread sanitizer.
+// The reason why MPI cannot be tested in this build; empty if it can be tested. Open MPI is not built for the thread
+// sanitizer.
 inline std::string no_mpirun() {
   if (!mpi_built()) return "this build has no MPI";
   if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos) return "Open MPI is invisible to TSan";
   return std::system("mpirun --version >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
 
-// The reason why tools/netlab cannot run here; empty if it can.
+// The reason why tools/netlab cannot run on this system; empty if it can run.
 inline std::string no_netlab() {
   if (const std::string reason = no_mpirun(); !reason.empty()) return reason;
   if (geteuid() != 0) return "network namespaces need root";
@@ -37,9 +38,9 @@ inline std::string no_netlab() {
   return std::system(links) == 0 ? "" : "no network namespaces";
 }
 
-// Runs `line` with the shell in the folder. Open MPI leaks memory at exit, so leak detection is off.
+// Runs `line` with the shell in the folder. Leak detection is off, because Open MPI leaks memory at exit.
 inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
-  // GoogleTest may run a part of this test program; a program that it starts runs all of its own tests.
+  // GoogleTest may run a part of this test program. A program that it starts must run all its tests.
   const std::string whole =
       "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; cd " +
       folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";
@@ -50,7 +51,7 @@ inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, {out.begin(), out.end()}, {err.begin(), err.end()}, seconds};
 }
 
-// tools/netlab with these arguments.
+// The command tools/netlab with these arguments.
 inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder) {
   return run_line("timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " + arguments, folder);
 }

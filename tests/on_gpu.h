@@ -1,4 +1,4 @@
-// Fixture for tests that need a GPU. Without a GPU they are skipped, with the reason.
+// Fixture for tests that need a GPU. Without a GPU, the tests are skipped with the reason.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-// The test's thread stays on the CPU; on_gpu(f) calls f with a context on the first GPU.
+// The test's thread stays on the CPU. on_gpu(f) calls f with a context on the first GPU.
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {

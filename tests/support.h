@@ -17,7 +17,7 @@ namespace godwit {
 
 using Bytes = std::vector<uint8_t>;
 
-// A new folder, deleted with its contents at the end of the scope.
+// A new folder. It is deleted with its contents at the end of the scope.
 class TempFolder {
  public:
   TempFolder() {
@@ -41,7 +41,7 @@ class TempFolder {
 // Creates missing parent folders.
 inline void write(const std::string& path, const Bytes& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::filesystem::remove(path);  // some file systems flush an overwritten file, which takes milliseconds
+  std::filesystem::remove(path);  // some file systems need milliseconds to flush an overwritten file
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   check(file.flush().good(), "cannot write ", path);
@@ -53,7 +53,7 @@ inline Bytes read(const std::string& path) {
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// The path of a file below the dataset folder (GODWIT_DATA, or shared/data next to the checkout); "" if it does not
+// The path of a file in the dataset folder (GODWIT_DATA, or shared/data next to the checkout); "" if the file does not
 // exist.
 inline std::string data_path(const std::string& name) {
   const char* folder = std::getenv("GODWIT_DATA");
@@ -62,7 +62,7 @@ inline std::string data_path(const std::string& name) {
   return std::filesystem::exists(path) ? path : "";
 }
 
-// The message of the Error thrown by f; fails the test if f throws none.
+// The message of the Error that f throws. Fails the test if f throws none.
 template <class F>
 std::string error_of(F&& f) {
   try {

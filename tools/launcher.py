@@ -9,7 +9,7 @@ LOGIN = {"ssh", "rsh"}  # mpirun's connections to other hosts
 
 
 def started_by(pid):
-    """The living processes that process `pid` has started on this machine, without connections to other hosts."""
+    """The running processes that process `pid` has started on this machine, without connections to other hosts."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -25,7 +25,7 @@ def started_by(pid):
 def wait(process, say, patience, meanwhile=lambda: None):
     """Returns the exit code of `process`, as a shell reports it. Kills the session of `process` `patience` seconds after
     the end of the last process that it started on this host. Calls `meanwhile` twice a second."""
-    started, ended = False, None  # ended: the time since which no started process lives
+    started, ended = False, None  # ended: the time since which no started process exists
     while True:
         try:
             code = process.wait(timeout=0.5)

@@ -7,7 +7,8 @@ import collections
 import math
 
 Link = collections.namedtuple("Link", "latency rate")  # seconds per message, bytes per second
-# intra: link of a worker to the others of its node; inter: link of a node. kernels: bytes that kernels read and write per second.
+# intra: link of a worker to the other workers of its node. inter: link of a node. kernels: bytes per second that
+# kernels read and write.
 Cluster = collections.namedtuple("Cluster", "nodes workers intra inter nccl kernels overlap", defaults=(True,))
 
 
@@ -23,7 +24,7 @@ def pairwise(c, group, size):
 
 
 def through_nodes(c, group, size):
-    """As pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
+    """Like pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
     if group != "world" or c.nodes == 1:
         return pairwise(c, group, size)
     within = (c.workers - 1) * (c.intra.latency + size * c.nodes / c.intra.rate)
@@ -88,15 +89,15 @@ def birder_naive(c, b):
 
 
 def to_owners(up, down, worker, scale=0):
-    """Codes of `up` bytes per value to the owners and means of `down` bytes back. worker: bytes per value of the worker's
-    kernel, without the code. scale: bytes per value that every rank first sends to all others."""
+    """Codes of `up` bytes per value to the owners, and means of `down` bytes per value back. worker: bytes per value of
+    the worker's kernel, excluding the code. scale: bytes per value that every rank first sends to all others."""
 
     def exchange(c, b):
         world = ranks(c, "world")
         seconds = all_to_all(c, "world", up * b.numel) + all_gather(c, "world", down * b.numel)
         if scale:
             seconds += all_gather(c, "world", world * scale * b.numel)
-        owner = up + (12 + down) / world  # reads all codes, and updates mean and error
+        owner = up + (12 + down) / world  # reads all codes; updates mean and error
         return seconds, (worker + up + owner + down + 4) * b.numel
 
     return exchange
@@ -155,7 +156,7 @@ def add(a, b):
     return a[0] + b[0], a[1] + b[1]
 
 
-# name: the kinds of steps of a run, as (share of the steps, exchange, bytes per value of the update)
+# For each name: the kinds of steps of a run, as (fraction of the steps, exchange, bytes per value of the update).
 METHODS = {
     "dense": always(dense, SGDM),
     "dense_bf16": always(dense_half, SGDM),

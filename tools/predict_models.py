@@ -9,7 +9,7 @@ import math
 import pathlib
 from collections import namedtuple
 
-Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations of a sample
+Layer = namedtuple("Layer", "shapes flops")  # shapes of its parameters; forward operations per sample
 
 
 def numel(shape):
@@ -110,7 +110,7 @@ def bert(tokens, words, depth, width, pretraining=False, labels=0):
         return layers + [linear(width, width), linear(width, labels)]
     if not pretraining:
         return layers + [linear(width, 2, tokens)]
-    masked = round(0.15 * tokens)  # the decoder of masked words computes with the weights of the embedding
+    masked = round(0.15 * tokens)  # the decoder of masked words uses the weights of the embedding
     layers += [linear(width, width), Layer([(words,)], 2 * words * width * masked), linear(width, width, masked)]
     return layers + [norm(width), linear(width, 2)]
 
@@ -155,7 +155,7 @@ def llama(tokens, words, depth, width, inner, heads, kv_heads, head_width=None, 
     return layers + [rms_norm, Layer([] if tied else [(words, width)], 2 * words * width * tokens)]
 
 
-# name: builder, size of an input (side of an image, tokens of a text), classes or words, further arguments of the builder
+# For each name: builder, size of an input (side of an image, tokens of a text), classes or words, further arguments.
 TABLE = {
     "resnet18": (resnet, 224, 1000, [2, 2, 2, 2]),
     "resnet34": (resnet, 224, 1000, [3, 4, 6, 3]),
@@ -194,7 +194,8 @@ for size, shape in BERT_SIZES.items():
 
 
 def add_saved(folder, tokens):
-    """The name in TABLE of the network in a HuggingFace folder. Language models are added to TABLE; other names may be missing."""
+    """The name in TABLE of the network in a HuggingFace folder. Adds language models to TABLE. Other names may be
+    missing."""
     config = json.loads((folder / "config.json").read_text())
     kind = config["model_type"]
     if kind == "gpt2":
@@ -213,8 +214,9 @@ def add_saved(folder, tokens):
 
 
 def set_saved(name, folder, config):
-    """Replaces the sizes of a model in TABLE, except the number of classes or words, by those of the run in a folder. Returns
-    the size of an input; None, and TABLE keeps the usual one, if the images of the run cannot be read."""
+    """Replaces the sizes of a model in TABLE, except the number of classes or words, by the sizes of the run in a
+    folder. Returns the size of an input. If the images of the run cannot be read, returns None, and TABLE keeps its
+    input size."""
     builder, usual, classes, *rest = TABLE[name]
     network, data = config["model"], config["data"]
     size = saved_side(data) if builder in (resnet, vgg16) else data.get("length") or usual
@@ -263,7 +265,7 @@ def saved_shapes(path):
 
 
 def model(name, size=None, classes=None):
-    """The layers of a named model. size and classes (or words) replace the usual ones."""
+    """The layers of a named model. size and classes (or words) replace the values of TABLE."""
     builder, usual_size, usual_classes, *rest = TABLE[name]
     return builder(size or usual_size, usual_classes if classes is None else classes, *rest)
 

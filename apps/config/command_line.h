@@ -1,4 +1,4 @@
-// The command line of a training program: flags, --set and a JSON file become a configuration.
+// The command line of a training program: converts flags, --set and a JSON file to a configuration.
 #pragma once
 #include <ostream>
 
@@ -6,10 +6,10 @@
 
 namespace godwit::apps {
 
-// Layers, later ones win: defaults of the program, defaults of the chosen optimizer, --config FILE, flags and --set in
-// the order given. A FILE's optimizer block (with its exchange) and schedule block are left out when the command line
-// chooses another optimizer or schedule. Returns null when --help, --version or --print-config was answered on `out`.
-// Throws Error, one line, for everything that is wrong.
+// Applies these layers in order; later ones have priority: defaults of the program, defaults of the chosen optimizer,
+// --config FILE, flags and --set in the given order. If the command line chooses another optimizer or schedule, the
+// file's optimizer block (with its exchange) or schedule block is omitted. Returns null after printing the answer to
+// --help, --version or --print-config to `out`. Throws an Error with a one-line message for any invalid input.
 ConfigPtr parse_command_line(const Program& program, int argc, const char* const* argv, std::ostream& out);
 
 }  // namespace godwit::apps

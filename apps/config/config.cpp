@@ -1,4 +1,4 @@
-// The options that all programs have.
+// The options that all training programs have.
 #include "apps/config/config.h"
 
 namespace godwit::apps {
@@ -33,8 +33,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("accumulation", accumulation, "micro-batches per step", {1, 1 << 20}).with_flag("--accumulation");
   list.add("eval_batch", eval_batch, texts.eval_batch, {0, 1 << 20});
   list.add("validation", validation,
-           "to choose options: hold out one in N training samples and evaluate on these instead of the test data; "
-           "0: off",
+           "for choosing options: hold out one in N training samples and evaluate on these samples instead of the test "
+           "data; 0: off",
            {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the global gradient norm; 0: no limit", kNotNegative);
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
@@ -77,8 +77,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
       .with_flag("--run-dir", "DIR")
       .differs_by_host();
   list.add("resume", resume,
-           "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new one "
-           "if it has no checkpoint")
+           "continue the run in this directory from its newest checkpoint; auto: the run in --run-dir, or a new run "
+           "if there is no checkpoint")
       .with_flag("--resume", "DIR")
       .differs_by_host();
   describe_log(list);

@@ -1,4 +1,5 @@
-// The configuration of a training run: typed, every value resolved. Member names are the configuration keys.
+// The configuration of a training run. It is typed, and every value is resolved. Member names are the configuration
+// keys.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,15 +16,15 @@
 
 namespace godwit::apps {
 
-// Help texts of common options that differ by program.
+// Help texts of common options, which differ between programs.
 struct CommonTexts {
   std::string unit;        // "images"
   std::string eval_batch;  // "images per worker; 0: 250"
   std::string seed;        // "seed of initialization and shuffling"
-  std::string run_dir;     // the default: "runs/<model>-<optimizer>-<date>-<time>"
+  std::string run_dir;     // default: "runs/<model>-<optimizer>-<date>-<time>"
 };
 
-// The options of all programs. A program's configuration derives from it.
+// The options of all programs. The configuration of a program derives from this struct.
 struct CommonConfig : WorkerOptions, LogOptions {
   OptimizerConfig optimizer = "sgdm";
   ScheduleConfig schedule;
@@ -33,7 +34,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
     double norm = 0;  // limit of the global gradient norm; 0: no limit
   } clip;
   struct {
-    double decay = 0;  // decay rate of a moving average of the weights, which is then evaluated; 0: no average
+    double decay = 0;  // decay rate of a moving average of the weights, which is evaluated instead; 0: no average
   } ema;
   SpikeOptions spike;
   CheckpointOptions checkpoint;
@@ -41,7 +42,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   int64_t epochs = 5;
   int64_t max_steps = 0;      // 0: all epochs
   int64_t batch = 16;         // samples per worker and micro-batch
-  int accumulation = 1;       // micro-batches per step, whose gradients are summed before the exchange
+  int accumulation = 1;       // micro-batches per step; their gradients are summed before the exchange
   std::string dtype = "f32";  // type of activations; parameters stay f32
   bool cuda_graph = false;    // device cuda: capture forward and backward passes, then replay them
   bool tf32 = false;          // device cuda: float32 products may round their factors to 11 bits
@@ -50,19 +51,20 @@ struct CommonConfig : WorkerOptions, LogOptions {
   std::string run_dir;         // empty: a new folder runs/<model>-<optimizer>-<date>-<time>
   std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
-  int64_t check_replicas = 1000;  // compare the workers' parameters every N steps and at the end; 0: never
-  int64_t eval_batch = 0;      // samples per worker in an evaluation; 0: the program decides
+  int64_t check_replicas = 1000;  // steps between comparisons of the workers' parameters, also at the end; 0: never
+  int64_t eval_batch = 0;      // samples per worker and evaluation batch; 0: chosen by the program
   int64_t validation = 0;      // evaluate on one in N training samples, held out, instead of the test data; 0: off
 
-  // Sharding of exchanges whose own default is none. Not an option.
+  // Sharding of exchanges whose default is none. Not an option.
   Sharding default_sharding = Sharding::none;
-  std::vector<std::string> notices;  // such as parts of the file that the command line replaces; not an option
+  std::vector<std::string> notices;  // notices, such as parts of the file that the command line replaces; not an option
 
   virtual ~CommonConfig() = default;
   OptionList options() const;               // in the order of printing; refers to this object
-  void set_exchange(const std::string& name);  // with its default options and default_sharding
+  void set_exchange(const std::string& name);  // sets an exchange with its default options and default_sharding
   virtual void check_together() const = 0;  // throws if options contradict each other
-  // Whether samples are text streams. A run resumed with another number of workers keeps the total number of streams.
+  // Whether samples are text streams. A run that is resumed with another number of workers keeps the total number of
+  // streams.
   virtual bool samples_are_streams() const { return false; }
 
  protected:

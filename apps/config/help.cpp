@@ -1,4 +1,4 @@
-// The text of --help.
+// Creates the text of --help.
 #include <algorithm>
 #include <cctype>
 #include <sstream>

@@ -1,4 +1,4 @@
-// JSON to assignments, and configurations to JSON.
+// Converts JSON to assignments, and configurations to JSON.
 #include "apps/config/assignments.h"
 #include "engine/excerpt.h"
 #include "engine/json-inl.h"

@@ -1,4 +1,4 @@
-// The configuration as aligned lines.
+// Prints the configuration as aligned lines.
 #include <algorithm>
 
 #include "apps/config/program.h"

@@ -1,4 +1,4 @@
-// Applies layers of assignments to a configuration, and checks combinations of options.
+// Applies layers of assignments to a configuration and checks combinations of options.
 #include <algorithm>
 
 #include "apps/config/assignments.h"

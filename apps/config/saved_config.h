@@ -1,4 +1,4 @@
-// The configuration of the run that another configuration continues.
+// The saved configuration of the run that a configuration continues.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace godwit::apps {
 
-// The newest checkpoint of the run that `config` continues; "" if it continues none.
+// The newest checkpoint of the run that `config` continues; "" if it continues no run.
 std::string continued_checkpoint(const CommonConfig& config);
-// The folder or file with the config.json and tokenizer of the initial weights: a checkpoint that has a config.json
-// replaces init_weights.
+// The folder or file with the config.json and tokenizer of the initial weights. A checkpoint that has a config.json
+// takes precedence over init_weights.
 std::string weights_description(const CommonConfig& config);
-// `config`, or a copy of it whose init_weights is weights_description().
+// Returns `config`, or a copy of it whose init_weights is weights_description().
 template <class Config>
 std::shared_ptr<const Config> described_by_checkpoint(std::shared_ptr<const Config> config) {
   const std::string folder = weights_description(*config);
@@ -23,9 +23,9 @@ std::shared_ptr<const Config> described_by_checkpoint(std::shared_ptr<const Conf
 }
 
 std::string saved_config_path(const CommonConfig& config);  // run_dir/config.json
-// The JSON of this file, if `config` continues a run with a checkpoint; otherwise "". Throws for invalid JSON.
+// The JSON of this file if `config` continues a run with a checkpoint, otherwise "". Throws for invalid JSON.
 std::string saved_config(const CommonConfig& config);
-// The text or number of the option GROUP.NAME in saved_config(); "" if it has none.
+// The text or number of the option GROUP.NAME in saved_config(); "" if the option is missing.
 std::string saved_option(const CommonConfig& config, const std::string& group, const std::string& name);
 
 }  // namespace godwit::apps

@@ -17,18 +17,18 @@ struct ImageModelConfig {
 };
 
 struct ImageDataConfig {
-  std::string path;  // folder of IDX or CIFAR files or of class folders; empty: Debian's Fashion-MNIST package
+  std::string path;  // folder of IDX or CIFAR files, or of class folders; empty: Debian's Fashion-MNIST package
   int pad = 0;       // images in memory: padding in pixels before a random crop to the original size; 0: no crop
   bool flip = true;  // random horizontal flip
   int64_t crop = 0, resize = 0;   // JPEGs: side of the input (0: 224); short side in evaluation (0: crop·8/7)
   double color_jitter = 0;        // JPEGs: strength of random brightness, contrast and saturation; 0: none
-  // per channel, for pixel values in [0, 1]; empty: ImageNet's for JPEGs, computed for images in memory
+  // Per channel, for pixel values in [0, 1]. Empty: ImageNet's values for JPEGs, computed values for images in memory.
   std::vector<double> mean, std;
   int64_t max_pixels = 64000000;  // JPEGs: larger images are skipped
   int64_t decode_mib = 256;       // JPEGs: progressive images whose coefficients need more memory are skipped
-  bool strict = false;            // JPEGs: fail instead of skipping a file
+  bool strict = false;            // JPEGs: fail on an unusable file instead of skipping it
   double label_smoothing = 0;
-  int prefetch = 2;  // batches prepared in advance, at least 1
+  int prefetch = 2;  // number of batches prepared in advance, at least 1
   int workers = 0;   // loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU
 };
 

@@ -1,4 +1,4 @@
-// The images of a run: datasets for the loaders, read from --data.
+// The images of a run: datasets for the loaders. They are read from --data.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,10 +19,11 @@ struct ImageData {
 
 // Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs. An empty path selects Debian's Fashion-MNIST
 // package. Throws if the splits do not match, if all pixels are equal, or if an option does not apply to the data.
-// Reports long indexing to `progress` unless it is null.
+// Reports long indexing to `progress` if `progress` is not null.
 ImageData load_image_data(const ImageConfig& config, Progress* progress);
 
-// Writes run_dir/skipped.txt, one line per skipped file, if any file was skipped. Throws if the file cannot be written.
+// Writes run_dir/skipped.txt with one line per skipped file, if files were skipped. Throws if the file cannot be
+// written.
 void write_skipped(const ImageData& data, const std::string& run_dir);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// The options of train_resnet, with their defaults and checks.
+// The options of train_resnet with their defaults and checks.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -27,7 +27,7 @@ Examples:
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every option except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), the final weights.
 )";
 
@@ -99,7 +99,7 @@ void ImageConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("pad", data.pad, "images in memory: pixels added on each side before a random crop", {0, 64});
   list.add("flip", data.flip, "random horizontal flip");
-  list.add("crop", data.crop, "JPEGs: side of the images trained on; 0: 224", {0, 4096});
+  list.add("crop", data.crop, "JPEGs: side of the network's input; 0: 224", {0, 4096});
   list.add("resize", data.resize, "JPEGs: short side in evaluation; 0: 8/7 of crop", {0, 8192});
   list.add("color_jitter", data.color_jitter, "JPEGs: strength of random brightness, contrast and saturation",
            kFraction);

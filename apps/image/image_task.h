@@ -14,7 +14,7 @@ namespace godwit::apps {
 
 class ImageTask : public Task {
  public:
-  // Collective: checks that all ranks have the same images. References must outlive the task.
+  // Collective: checks that all ranks have the same images. The references must outlive the task.
   ImageTask(const ImageConfig& config, const ImageData& data, Communicator& comm);
 
   nn::Module& model() override { return *model_; }
@@ -29,11 +29,11 @@ class ImageTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  void average_buffers() override;  // batch-norm statistics
-  // test_loss, test_top1, test_top5
+  void average_buffers() override;  // averages batch-norm statistics
+  // Metrics: test_loss, test_top1, test_top5.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   std::vector<std::string> corrupt_files() override;
-  void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
+  void save(const std::string& run_dir, const std::string& which) override;  // writes a safetensors file
 
  private:
   void load_initial_weights();
@@ -46,8 +46,8 @@ class ImageTask : public Task {
   ImageBatches train_, test_;
   std::unique_ptr<ImageModel> model_;
   Rows notes_;
-  data::Batch fixed_;   // the loaded batch at a fixed address, for CUDA graphs
-  Tensor micro_batch_;  // number of that batch
+  data::Batch fixed_;   // the loaded batch, at a fixed address for CUDA graphs
+  Tensor micro_batch_;  // number of the loaded micro-batch
 };
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// Options of the files in which a run reports its progress.
+// Options for the files in which a run reports its progress.
 #pragma once
 #include <cstdint>
 

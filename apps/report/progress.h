@@ -1,4 +1,4 @@
-// Progress: displays a running training: a bar on a terminal, plain lines otherwise.
+// Progress: displays the progress of training, as a bar on a terminal, otherwise as plain lines.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,24 +12,24 @@
 namespace godwit::apps {
 
 struct ProgressState {
-  int64_t step = 0, steps = 0;              // completed; of the whole run
-  int64_t epoch = 0, epochs = 0;            // current one, starting at 1
-  double loss = 0;                          // over recent steps
-  std::optional<double> accuracy;           // over recent steps, in [0, 1]; none if the task has no accuracy
+  int64_t step = 0, steps = 0;              // completed steps; steps of the whole run
+  int64_t epoch = 0, epochs = 0;            // current epoch, starting at 1; epochs of the whole run
+  double loss = 0;                          // mean over recent steps
+  std::optional<double> accuracy;           // over recent steps, in [0, 1]; unset if the task has no accuracy
   double samples_per_s = 0;                 // sum over the workers
-  double bytes_intra = 0, bytes_inter = 0;  // per step, within and between nodes
+  double bytes_intra = 0, bytes_inter = 0;  // bytes per step within nodes, and between nodes
   double seconds_left = 0;                  // negative if not yet known
   std::string unit = "images";              // name of a sample
-  TimeSplit times = {};                     // of a step; total 0: unknown
+  TimeSplit times = {};                     // times of a step; total 0: unknown
 };
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
 std::string percent(double fraction);                           // "81.25 %"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
-// At most `width` columns. Drops parts that do not fit: first the bar, then the parts of a step's time, from the last,
-// then epoch, step, …; loss and time left last.
+// Renders the bar with at most `width` columns. Parts that do not fit are dropped: first the bar, then the parts of a
+// step's time, from the last one, then epoch, step, …. The loss and the time left are dropped last.
 std::string render_bar(const ProgressState& state, int width);
-std::string render_line(const ProgressState& state);            // all parts, as a line of text
+std::string render_line(const ProgressState& state);            // all parts as one line of text
 
 // Prints all output of a run, so that no line overwrites the bar. A failed write is reported once on stderr.
 // Thread-safe.
@@ -42,7 +42,7 @@ class Progress {
 
   void update(const ProgressState& state);  // redraws the bar at most ten times per second, and for the last step
   void line(const std::string& text);       // prints `text` and a newline above the bar
-  void finish();                            // clears the bar; the next update draws it again
+  void finish();                            // clears the bar; the next update() draws it again
 
  private:
   using Clock = std::chrono::steady_clock;

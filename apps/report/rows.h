@@ -1,4 +1,4 @@
-// Rows: a table of labels and texts, printed at the start of a run.
+// Rows: a table of labels and texts that is printed at the start of a run.
 #pragma once
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// The run directory: config.json, metrics.jsonl and TensorBoard's event file.
+// RunLog: the files of a run directory: config.json, metrics.jsonl and TensorBoard's event file.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,11 +16,11 @@ namespace godwit::apps {
 struct StepMetrics {
   int64_t step, epoch;
   double loss, lr, samples_per_s;
-  double bytes_intra, bytes_inter;       // per step, sum over the workers
-  TimeSplit times = {};                  // of a step, mean over the workers
+  double bytes_intra, bytes_inter;       // per step, summed over the workers
+  TimeSplit times = {};                  // times of a step, mean over the workers
   std::optional<double> accuracy = {};   // fraction of correct answers
-  std::optional<double> grad_norm = {};  // global norm, before clipping
-  std::optional<int64_t> skipped = {};   // steps skipped so far because of a non-finite gradient
+  std::optional<double> grad_norm = {};  // global norm before clipping
+  std::optional<int64_t> skipped = {};   // number of steps skipped so far because of a non-finite gradient
 };
 
 struct EvalMetrics {
@@ -30,17 +30,18 @@ struct EvalMetrics {
 
 // Creates the folder `wanted` and its parents, or runs/<name>-<date>-<time> if `wanted` is empty. Returns the path.
 // Throws if the folder cannot be written, if it contains a nonempty metrics.jsonl (unless the run is resumed), or if it
-// is not of a run and contains a file with the name of a run's file.
+// is not the folder of a run but contains a file with the name of a run's file.
 std::string create_run_dir(const std::string& wanted, const std::string& name, bool resumed = false);
 
-// The position from which a resumed run continues.
+// The position at which a resumed run continues.
 struct ResumedAt {
   int64_t step;           // last step before the resume
-  int64_t metrics_bytes;  // of metrics.jsonl at that step; later lines are removed
+  int64_t metrics_bytes;  // size of metrics.jsonl at that step; later lines are removed
 };
 
 // Appends JSON objects to metrics.jsonl, one per line, and the same figures to TensorBoard's event file. A line is
-// written immediately and completely; on an error it is removed and the call throws. Non-finite numbers become null.
+// written immediately and completely. On an error, the line is removed and the call throws. Non-finite numbers become
+// null.
 class RunLog {
  public:
   // Writes config.json atomically. Throws if another run uses the directory.
@@ -48,16 +49,16 @@ class RunLog {
 
   void step(const StepMetrics& metrics);
   void evaluation(const EvalMetrics& metrics);
-  void interrupted(int64_t step, int64_t epoch);                // the step at which the run stopped
-  void file(const std::string& name, const std::string& text);  // another file of the run, written atomically
+  void interrupted(int64_t step, int64_t epoch);                // step: the step at which the run stopped
+  void file(const std::string& name, const std::string& text);  // writes another file of the run atomically
   const std::string& path() const { return dir_; }
-  int64_t size() const { return metrics_.size(); }  // bytes of metrics.jsonl
-  void sync();                                      // writes to the disk
+  int64_t size() const { return metrics_.size(); }  // size of metrics.jsonl in bytes
+  void sync();                                      // syncs the files to disk
 
  private:
   std::string dir_;
   AppendedFile metrics_;
-  std::unique_ptr<EventFile> events_;  // null: none is written
+  std::unique_ptr<EventFile> events_;  // null if no event file is written
 };
 
 }  // namespace godwit::apps

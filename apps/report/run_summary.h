@@ -1,4 +1,4 @@
-// RunSummary: optimizer and exchange state, bytes and calls by phase and link level, and time per step of a run.
+// RunSummary: optimizer and exchange state, bytes and calls by phase and link level, and the time per step of a run.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace godwit::apps {
 struct RunSummary {
   struct State {
     std::string owner, name;     // "optimizer", "exchange" or "owner" (master weights); "m"
-    std::vector<int64_t> bytes;  // per rank
+    std::vector<int64_t> bytes;  // bytes of each rank
   };
   struct Phase {
     std::string name;
@@ -30,7 +30,8 @@ struct RunSummary {
   std::string json() const;
 };
 
-// Collective; complete on rank 0 only. `times`: sums over this rank's `steps`. Counts all phases up to this call.
+// Collective; the result is complete only on rank 0. `times`: sums over this rank's `steps`. Counts all phases up to
+// this call.
 RunSummary gather_run_summary(Communicator& comm, const DataParallel& replica, int64_t steps, const TimeSplit& times);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// TimeSplit: the time of steps by activity.
+// TimeSplit: the time of steps, divided by activity.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -6,12 +6,12 @@
 
 namespace godwit::apps {
 
-// Seconds; of one step, or sums over steps. See "Where the time goes" in docs/monitoring.md. The computing
-// thread spends the first seven parts; with other() they add up to `total`.
+// Seconds of one step, or sums over steps. See "Where the time goes" in docs/monitoring.md. The computing thread spends
+// the first seven parts. Together with other(), they add up to `total`.
 struct TimeSplit {
   double forward = 0, backward = 0, data_wait = 0;
   double exposed_compression = 0, exposed_communication = 0, exposed_update = 0, idle = 0;
-  double compression = 0, communication = 0, update = 0;  // of the exchange, hidden or not
+  double compression = 0, communication = 0, update = 0;  // times of the exchange, hidden or exposed
   double total = 0;
 
   double computation() const { return forward + backward; }
@@ -23,7 +23,7 @@ struct TimeSplit {
   TimeSplit& operator+=(const TimeSplit& more);
 };
 
-// The members with their names.
+// The members and their names.
 inline constexpr std::array<std::pair<const char*, double TimeSplit::*>, 11> kTimeParts = {
     {{"forward", &TimeSplit::forward},
      {"backward", &TimeSplit::backward},
@@ -42,7 +42,7 @@ inline TimeSplit& TimeSplit::operator+=(const TimeSplit& more) {
   return *this;
 }
 
-// The mean over `count` steps of sums.
+// Divides sums over `count` steps, which gives the mean.
 inline TimeSplit operator/(TimeSplit sums, double count) {
   for (const auto& [name, part] : kTimeParts) sums.*part /= count;
   return sums;

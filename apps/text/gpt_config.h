@@ -10,29 +10,30 @@ namespace godwit::apps {
 
 struct GptDataConfig {
   std::string path;  // text, JSONL or token shards; empty: the packaged King James Bible
-  // Text, JSONL or token shards for validation; empty: shards named *val* in the folder, or the last valid_fraction of
+  // Text, JSONL or token shards for validation. Empty: shards named *val* in the folder, or the last valid_fraction of
   // the tokens.
   std::string valid;
-  // "characters", a folder or a file; empty: the tokenizer of the initial weights or the shards, otherwise characters.
+  // "characters", a folder or a file. Empty: the tokenizer of the initial weights or of the shards, otherwise
+  // characters.
   std::string tokenizer;
   double valid_fraction = 0.1;  // fraction for validation if `valid` is empty and no shard is named *val*
-  int64_t context = 128;        // tokens per block
+  int64_t context = 128;        // number of tokens per block
 };
 
 struct GptGenerateConfig {
-  std::string prompt;    // nonempty: continues this text instead of training
-  int64_t tokens = 300;  // number of tokens of a continuation or of the sample at an evaluation; 0: no sample
+  std::string prompt;    // if not empty, the program continues this text instead of training
+  int64_t tokens = 300;  // number of tokens of a continuation, or of the sample at an evaluation; 0: no sample
   SampleOptions sample{.temperature = 0.8};
 };
 
-// Sizes of a new network.
+// The sizes of a new network.
 struct GptSizes {
-  explicit GptSizes(const LanguageModelConfig& config);  // the sizes in `config`
+  explicit GptSizes(const LanguageModelConfig& config);  // takes the sizes from `config`
   void apply(LanguageModelConfig* config) const;
   int64_t n_layer, n_head, n_embd;
   int64_t n_kv_head = 1, n_inner = 1;              // not for GPT-2
   double rope_theta = 10000;                       // not for GPT-2
-  int64_t n_experts = 1, n_experts_per_token = 1;  // for a mixture of experts only
+  int64_t n_experts = 1, n_experts_per_token = 1;  // only for a mixture of experts
   double aux_loss = 0;
 };
 
@@ -49,14 +50,14 @@ struct GptConfig : CommonConfig {
   }
   void check_together() const override;
 
-  std::string model_name = "auto";                       // auto: as in the initial weights, or gpt2_nano without them
+  std::string model_name = "auto";                       // auto: from the initial weights, otherwise gpt2_nano
   LanguageModelConfig model = gpt2_config("gpt2_nano");  // settings of a new network; load_gpt_data() completes them
   GptSizes sizes{model};                                 // sizes of a new network
   double dropout = 0;                                    // dropout probability; see set_training()
-  std::string recompute = "false";                       // layers whose activations backward computes again
+  std::string recompute = "false";                       // layers whose activations backward recomputes
   GptDataConfig data;
   GptGenerateConfig generate;
-  int64_t evaluate_every = 0;  // steps between evaluations; 0: at the end of every epoch only
+  int64_t evaluate_every = 0;  // steps between evaluations; 0: only at the end of every epoch
 
  protected:
   void describe(OptionList& list) override;

@@ -1,4 +1,4 @@
-// The tokens and the model's settings of a run of train_gpt.
+// The tokens and the model's settings for a run of train_gpt.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,28 +13,30 @@ namespace godwit::apps {
 // Read-only data shared by all ranks of a process.
 struct GptData {
   data::TokenData tokens;
-  LanguageModelConfig model;  // complete
-  // Contents of files to copy from the folder of the initial weights to saved folders, by file name: generation
-  // settings and, if the tokenizer comes from that folder, the tokenizer and its settings.
+  LanguageModelConfig model;  // complete settings
+  // Contents of files that are copied from the folder of the initial weights to saved folders, by file name. They are
+  // the generation settings and, if the tokenizer comes from that folder, the tokenizer and its settings.
   std::map<std::string, std::string> companions = {};
   Rows notes = {};  // printed at the start of a run
 };
 
-// The tokenizer of data.tokenizer, otherwise the one in the folder of the initial weights. Null if neither names one.
+// The tokenizer of data.tokenizer, otherwise the tokenizer in the folder of the initial weights. Null if there is
+// neither.
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
 
 // The settings of the initial weights. Throws if init_weights is not a folder of a supported model.
 LanguageModelConfig settings_of_weights(const GptConfig& config);
 
-// A notice if the folder of the initial weights has a tokenizer that gives other ids than `tokenizer`; otherwise "".
+// Returns a notice if the folder of the initial weights has a tokenizer whose ids differ from `tokenizer`, otherwise
+// "".
 std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tokenizer);
 
-// Throws if the tokenizer has more tokens than the initial weights, whose settings are `model`.
+// Throws if the tokenizer has more tokens than the initial weights. `model`: settings of the initial weights.
 void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model);
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
-// the tokenizer has more tokens than the weights, if text is to train initial weights without a tokenizer and no
-// tokenizer is named, or if a block has more tokens than the weights have positions.
+// the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions. Also
+// throws if initial weights that have no tokenizer are to be trained on text and no tokenizer is named.
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
 
 }  // namespace godwit::apps

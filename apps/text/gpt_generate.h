@@ -1,4 +1,4 @@
-// Generated text: samples at evaluations, and --generate.
+// Generates text: samples at evaluations, and the output of --generate.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace godwit::apps {
 
-// A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is none; "" if the
-// tokenizer has neither. Calls `after_token` after each token.
+// A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is no such token. ""
+// if the tokenizer has neither. Calls `after_token` after each token.
 std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config,
                         const std::function<void()>& after_token);
 
-// The text with control characters escaped, except line feeds.
+// Returns the text with control characters escaped, except line feeds.
 std::string printable_lines(const std::string& text);
 
-// --generate: prints the prompt and its continuation by the initial weights. Throws if the folder has no weights or
-// tokenizer, or if the model cannot read the prompt.
+// Implements --generate: prints the prompt and its continuation by the initial weights. Throws if the folder has no
+// weights or tokenizer, or if the model cannot read the prompt.
 void continue_prompt(const GptConfig& config);
 
 }  // namespace godwit::apps

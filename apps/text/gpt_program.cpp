@@ -1,4 +1,4 @@
-// The options of train_gpt, with their defaults and checks.
+// The options of train_gpt with their defaults and checks.
 #include "apps/config/saved_config.h"
 #include "apps/text/gpt_config.h"
 #include "apps/text/gpt_data.h"
@@ -22,16 +22,16 @@ the backward pass. Examples:
   ./train_gpt --init-weights MODEL_DIR --data TEXTS_DIR --context 256 --batch 4
   ./train_gpt --init-weights runs/RUN/model --generate "In the beginning"
 
-MODEL_DIR is a HuggingFace folder of a GPT-2, LLaMA, Mistral, Qwen2 or Mixtral. TEXTS_DIR holds text
-files, JSONL files or token shards.
+MODEL_DIR is a HuggingFace folder of a GPT-2, LLaMA, Mistral, Qwen2 or Mixtral. TEXTS_DIR contains
+text files, JSONL files or token shards.
 
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every option except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
-per token), samples.txt (generated text), model/ (final weights and tokenizer as HuggingFace reads
-them).
+per token), samples.txt (generated text), model/ (final weights and tokenizer in HuggingFace's
+format).
 )";
 
 ConfigPtr defaults(const Lookup& lookup) {
@@ -83,7 +83,7 @@ void GptConfig::describe(OptionList& list) {
   list.section = "model";
   std::vector<std::string> models = language_model_names();
   models.insert(models.begin(), "auto");
-  list.add("model.name", model_name, "network; auto: as in the folder of the initial weights, or gpt2_nano without one")
+  list.add("model.name", model_name, "network; auto: from the folder of the initial weights, otherwise gpt2_nano")
       .with_flag("--model")
       .with_choices(models)
       .only_if(init_weights.empty() || model_name == "auto", "the initial weights determine the network; leave it out");

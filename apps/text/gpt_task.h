@@ -1,4 +1,4 @@
-// GptTask: one rank's blocks of tokens and language model.
+// GptTask: one rank's blocks of tokens and its language model.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,8 +13,8 @@ namespace godwit::apps {
 
 class GptTask : public Task {
  public:
-  // Collective: checks that all ranks have the same text. References must outlive the task. Throws if the text is too
-  // short for one batch of all workers.
+  // Collective: checks that all ranks have the same text. The references must outlive the task. Throws if the text is
+  // too short for one batch of all workers.
   GptTask(const GptConfig& config, const GptData& data, Communicator& comm);
 
   nn::Module& model() override { return *model_; }
@@ -28,10 +28,10 @@ class GptTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  // val_loss, perplexity, bits_per_byte; a sample
+  // Metrics: val_loss, perplexity, bits_per_byte. Also generates a sample.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void write_evaluation(const std::string& run_dir, int64_t step) override;  // appends the sample to samples.txt
-  void save(const std::string& run_dir, const std::string& which) override;  // a HuggingFace folder
+  void save(const std::string& run_dir, const std::string& which) override;  // writes a HuggingFace folder
   void save_description(const std::string& folder) override;
 
  private:
@@ -44,9 +44,9 @@ class GptTask : public Task {
   Communicator& comm_;
   data::TokenBlocks train_, valid_;
   std::unique_ptr<LanguageModel> model_;
-  std::optional<data::TokenBatch> loaded_;  // fixed addresses for CUDA graphs
+  std::optional<data::TokenBatch> loaded_;  // at fixed addresses for CUDA graphs
   Tensor micro_batch_;                      // number of the loaded micro-batch
-  std::string sample_;                      // sample of the last evaluation; on rank 0
+  std::string sample_;                      // sample of the last evaluation; only on rank 0
 };
 
 }  // namespace godwit::apps

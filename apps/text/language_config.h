@@ -8,13 +8,13 @@
 namespace godwit::apps {
 
 struct LanguageDataConfig {
-  std::string path;             // folder, or text file
-  std::string valid, test;      // files; empty: the files of the folder, or documents held out from `path`
-  std::string vocab;            // vocabulary file; empty: built from the training text
+  std::string path;             // a folder or a text file
+  std::string valid, test;      // files; empty: files of the folder, or documents held out from `path`
+  std::string vocab;            // vocabulary file; empty: the vocabulary is built from the training text
   int64_t vocab_size = 10000;   // maximum number of words in a built vocabulary
-  std::string words = "basic";  // how lines are split: spaces, basic
-  int64_t length = 35;          // tokens per stream in a batch
-  int64_t hold_out = 50;        // text file without data.valid: evaluate on one in this many documents
+  std::string words = "basic";  // rule that splits lines into words: spaces, basic
+  int64_t length = 35;          // number of tokens per stream in a batch
+  int64_t hold_out = 50;        // for a text file without data.valid: evaluate on one in this many documents
 };
 
 struct LanguageConfig : CommonConfig {

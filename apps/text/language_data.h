@@ -1,4 +1,4 @@
-// The tokenized text of a language model's run.
+// The tokenized text for a run of a language model.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,12 +14,12 @@ struct LanguageData {
   data::WordVocabulary vocabulary;
   std::vector<int32_t> train, valid, test;  // test: empty if there is no test text
   Rows notes = {};                          // printed at the start of a run
-  data::InvalidUtf8 invalid = {};           // of the texts and of data.vocab
+  data::InvalidUtf8 invalid = {};           // invalid UTF-8 of the texts and of data.vocab
 };
 
-// Reads data.path, data.valid, data.test and data.vocab. Throws if a file is missing or has no words, or if a word is
-// unknown to a vocabulary without <unk>. A built vocabulary of all words of the training text gives up its two rarest
-// words for <unk>, if another text has other words.
+// Reads data.path, data.valid, data.test and data.vocab. Throws if a file is missing or has no words, or if a
+// vocabulary without <unk> lacks a word. If a built vocabulary has all words of the training text and another text has
+// other words, <unk> replaces its two rarest words.
 std::shared_ptr<const LanguageData> load_language_data(const LanguageConfig& config);
 
 }  // namespace godwit::apps

@@ -1,4 +1,4 @@
-// The options of train_lm, with their defaults and checks.
+// The options of train_lm with their defaults and checks.
 #include <filesystem>
 
 #include "apps/text/language_config.h"
@@ -19,12 +19,13 @@ pass. Examples:
   ./train_lm --data PTB_DIR --model lstm_medium --epochs 39
   ./train_lm --data TEXT_FILE --set data.vocab_size=20000
 
-PTB_DIR holds ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and test.txt.
+PTB_DIR contains ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and
+test.txt.
 
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every option except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
 per token), vocab.txt (the words), weights.safetensors (the final weights).
 )";
@@ -104,10 +105,10 @@ void LanguageConfig::describe(OptionList& list) {
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
-           "largest number of words in a built vocabulary, which keeps the most frequent words; one less than the "
-           "training text has, if that is smaller and another text has other words", {3, 1e8})
+           "maximum number of words in a built vocabulary, which keeps the most frequent words; if another text has "
+           "other words, at most one less than the training text has", {3, 1e8})
       .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
-  list.add("words", data.words, "how lines are split: at spaces, or also at punctuation, in lower case")
+  list.add("words", data.words, "split of lines into words: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})
       .with_flag("--length");

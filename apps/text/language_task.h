@@ -1,4 +1,4 @@
-// LanguageTask: one rank's streams of text and LSTM language model.
+// LanguageTask: one rank's streams of text and its LSTM language model.
 #pragma once
 #include <map>
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace godwit::apps {
 
-// The state after a window is the initial state of the next one (truncated back-propagation through time). Each epoch
-// and each evaluation begins with zeros.
+// The state after a window is the initial state of the next window (truncated back-propagation through time). Each
+// epoch and each evaluation begins with a zero state.
 class LanguageTask : public Task {
  public:
-  // Collective: checks that all ranks have the same text. References must outlive the task. Throws if the text is too
-  // short for the workers' streams.
+  // Collective: checks that all ranks have the same text. The references must outlive the task. Throws if the text is
+  // too short for the workers' streams.
   LanguageTask(const LanguageConfig& config, const LanguageData& data, Communicator& comm);
 
   nn::Module& model() override { return *model_; }
@@ -26,21 +26,21 @@ class LanguageTask : public Task {
   int64_t batch_samples() const override { return config_.batch * config_.data.length; }
   int64_t batches() const override { return train_.windows(); }
   Rows notes() const override { return notes_; }
-  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run built it
+  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if this run built it
   void start_epoch(int64_t epoch, int64_t first_batch) override;
   std::vector<nn::NamedTensor> state() override;  // the LSTM state between windows
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  // val_loss, perplexity, and, with a test text, test_loss, test_perplexity
+  // Metrics: val_loss, perplexity; with a test text also test_loss, test_perplexity.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
-  void save(const std::string& run_dir, const std::string& which) override;  // a safetensors file
+  void save(const std::string& run_dir, const std::string& which) override;  // writes a safetensors file
 
  private:
   data::TokenWindow next(int64_t micro_batch);
   Forward loss(const data::TokenWindow& window, const DropoutContext& run);
   std::pair<double, double> sum_of_losses(data::TokenWindows& windows,
-                                          const CheckStop& check_stop);  // and the number of predictions
+                                          const CheckStop& check_stop);  // returns also the number of predictions
 
   const LanguageConfig& config_;
   const LanguageData& data_;
@@ -49,8 +49,8 @@ class LanguageTask : public Task {
   std::unique_ptr<data::TokenWindows> test_;  // null without a test text
   std::unique_ptr<LstmLanguageModel> model_;
   Rows notes_;
-  LstmLanguageModel::State state_;                   // between windows; fixed addresses for CUDA graphs
-  std::map<int64_t, data::TokenWindow> fixed_;       // by length; fixed addresses for CUDA graphs
+  LstmLanguageModel::State state_;                   // state between windows; at fixed addresses for CUDA graphs
+  std::map<int64_t, data::TokenWindow> fixed_;       // by length; at fixed addresses for CUDA graphs
   const data::TokenWindow* loaded_ = nullptr;
   Tensor micro_batch_;  // number of the loaded micro-batch
 };

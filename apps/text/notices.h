@@ -13,7 +13,7 @@ inline void print_notices(Progress* progress, const std::vector<std::string>& no
     if (progress && !notice.empty()) progress->line("notice: " + notice);
 }
 
-// `used`: the tokenizer of the run.
+// `used`: the tokenizer that the run uses.
 inline std::string other_tokenizer_notice(const std::string& init_weights, const std::string& used) {
   return "the initial weights in " + init_weights + " were trained with another tokenizer; this run uses " + used;
 }

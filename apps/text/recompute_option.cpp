@@ -19,9 +19,9 @@ void check_recompute(const std::string& text, const std::string& subject) {
 
 void add_recompute(OptionList& list, std::string& recompute) {
   list.add("recompute", recompute,
-           "number of first layers that keep only their input and are computed again in the backward pass, true for "
-           "all, or "
-           "false; less memory, more time, the same gradients")
+           "number of first layers that keep only their input and are recomputed in the backward pass; true: all "
+           "layers; false: none; "
+           "saves memory, takes more time, and leaves gradients unchanged")
       .or_number()
       .check_text = check_recompute;
 }

@@ -1,4 +1,4 @@
-// SquadTask: extractive question answering; the answer is a span of the context.
+// SquadTask: extractive question answering. The answer is a span of the context.
 #include <cstring>
 #include <iomanip>
 #include <sstream>

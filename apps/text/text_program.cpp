@@ -1,4 +1,4 @@
-// The options of train_bert, with their defaults and checks.
+// The options of train_bert with their defaults and checks.
 #include <algorithm>
 #include <filesystem>
 
@@ -23,15 +23,15 @@ workers exchange gradients, or one bit per parameter, during the backward pass. 
   ./train_bert --task classify --init-weights runs/RUN/model --data SST2_DIR --batch 32
 
 pretrain: masked words and next sentences of a text file. squad: questions about paragraphs;
-SQUAD_DIR holds train-v1.1.json and dev-v1.1.json (or .gz). classify: sentences; SST2_DIR holds
-train.tsv and dev.tsv.
+SQUAD_DIR contains train-v1.1.json and dev-v1.1.json (or .gz). classify: sentences; SST2_DIR
+contains train.tsv and dev.tsv.
 
 )";
 
 constexpr const char* kResults = R"(
-Results go to the run directory: config.json (every option except run_dir; giving it to --config
+Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), model/ (the final
-weights as HuggingFace reads them); with squad, predictions.json and nbest_predictions.json.
+weights in HuggingFace's format); with squad, predictions.json and nbest_predictions.json.
 )";
 
 ConfigPtr defaults(const Lookup& lookup) {
@@ -88,7 +88,7 @@ void TextConfig::describe(OptionList& list) {
   list.add("task", task, "training task").with_flag("--task", "TASK").with_choices({"pretrain", "squad", "classify"});
   std::vector<std::string> models = bert_names();
   models.insert(models.begin(), "auto");
-  list.add("model.name", model.name, "network; auto: as in the folder of the initial weights, or bert_mini without one")
+  list.add("model.name", model.name, "network; auto: from the folder of the initial weights, otherwise bert_mini")
       .with_flag("--model")
       .with_choices(models)
       .only_if(model.name == "auto" || !has_config(*this),

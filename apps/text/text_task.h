@@ -1,4 +1,4 @@
-// TextTask: one rank's batches of text and BERT model; base class of pre-training, SQuAD and classification.
+// TextTask: one rank's batches of text and its BERT model. Base class of the tasks pretrain, squad and classify.
 #pragma once
 #include <functional>
 #include <map>
@@ -20,26 +20,26 @@ class TextTask : public Task {
   int64_t batch_samples() const override { return config_.batch; }
   int64_t batches() const override { return train_.batches(); }
   Rows notes() const override { return notes_; }
-  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if the run trained it
+  void on_run_start(const std::string& run_dir) override;  // saves the vocabulary if this run trained it
   void start_epoch(int64_t epoch, int64_t first_batch) override { train_.start_epoch(epoch, first_batch); }
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  void save(const std::string& run_dir, const std::string& which) override;  // a folder in HuggingFace's format
+  void save(const std::string& run_dir, const std::string& which) override;  // writes a folder in HuggingFace's format
   void save_description(const std::string& folder) override;
 
  protected:
-  // Collective: checks that all ranks have the same text. References must outlive the task. Loads the initial weights
-  // if the configuration names them.
+  // Collective: checks that all ranks have the same text. The references must outlive the task. Loads the initial
+  // weights if the configuration names them.
   TextTask(const TextConfig& config, const TextData& data, Communicator& comm, std::unique_ptr<BertModule> model);
 
-  // Loss and number of correct answers of a batch; `run` keys the dropout masks (null: no dropout).
+  // Loss and number of correct answers of a batch. `run` provides the keys of the dropout masks; null: no dropout.
   virtual Forward loss(const data::TextBatch& batch, const DropoutContext* run) const = 0;
   template <class Net>
   const Net& net() const {
     return static_cast<const Net&>(*model_);
   }
-  // Collective: calls f without gradients. f may read parameters; it must not communicate.
+  // Collective: calls f without gradients. f may read parameters but must not communicate.
   void for_test_batches(const ReadParameters& read, const CheckStop& check_stop,
                         const std::function<void(const data::TextBatch&)>& f);
 
@@ -54,7 +54,7 @@ class TextTask : public Task {
   data::TextLoader train_, test_;
   std::unique_ptr<BertModule> model_;
   Rows notes_;
-  std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // by batch shape; fixed addresses for CUDA graphs
+  std::map<std::vector<int64_t>, data::TextBatch> fixed_;  // by batch shape; at fixed addresses for CUDA graphs
   const data::TextBatch* fetched_ = nullptr;
   Tensor micro_batch_;  // number of the loaded micro-batch
 };
@@ -64,7 +64,7 @@ TextInput input_of(const data::TextBatch& batch);
 std::unique_ptr<Task> make_pretrain_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_squad_task(const TextConfig& config, const TextData& data, Communicator& comm);
 std::unique_ptr<Task> make_classify_task(const TextConfig& config, const TextData& data, Communicator& comm);
-// The task that config.task names.
+// Creates the task that config.task names.
 std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm);
 
 }  // namespace godwit::apps

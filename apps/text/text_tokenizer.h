@@ -15,7 +15,7 @@ struct TextTokenizer {
   std::string vocabulary;  // source file; empty if the vocabulary was trained
 };
 
-// The folder of the initial weights, or the folder that contains their file; "" without initial weights.
+// The folder of the initial weights, or the folder that contains the weights file. "" without initial weights.
 std::string weights_folder(const TextConfig& config);
 
 // The vocabulary comes from data.vocab, from the vocab.txt or tokenizer.json of the initial weights (which must agree),
@@ -26,7 +26,7 @@ TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& t
 // Returns a notice if data.vocab differs from the vocabulary of the initial weights, otherwise "".
 std::string tokenizer_notice(const TextConfig& config, const TextTokenizer& tokenizer);
 
-// Writes vocab.txt and tokenizer_config.json, each atomically.
+// Writes vocab.txt and tokenizer_config.json. Each file is written atomically.
 void save_tokenizer(const std::string& folder, const TextTokenizer& tokenizer);
 
 }  // namespace godwit::apps

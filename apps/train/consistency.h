@@ -9,8 +9,8 @@ namespace godwit::apps {
 
 // Collective. Throws on every rank if `own`, the build_identity(), differs between ranks.
 void check_same_build(Group& group, const std::string& own);
-// Collective. Throws on every rank, naming the keys and the ranks that differ from rank 0. Paths and threads may
-// differ between hosts.
+// Collective. If configurations differ, every rank throws an Error that names the keys and the ranks that differ from
+// rank 0. Paths and threads may differ between hosts.
 void check_same_config(Group& group, const CommonConfig& config);
 
 }  // namespace godwit::apps

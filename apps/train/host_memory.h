@@ -1,4 +1,4 @@
-// Refuses a model that exceeds this machine's memory, before its values are allocated.
+// Rejects a model that exceeds this machine's memory before its values are allocated.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace godwit::apps {
 
-// Bytes that a process may use: the physical memory, or the limit of its control group (memory.max) if that is lower.
+// Bytes that a process may use: the physical memory, or the limit of its control group (memory.max) if the limit is
+// lower.
 int64_t host_memory();
 
 // Throws if the parameters and gradients of this host's workers, each with `numel` float32 values, exceed `available`
-// bytes. Counts only the shards of sharded values, and no other memory. No effect on a GPU.
+// bytes. For sharded values, only the shards are counted. Other memory is not counted. No effect on a GPU.
 void check_host_memory(const CommonConfig& config, const Communicator& comm, const std::string& model, int64_t numel,
                        int64_t available = host_memory());
 

@@ -1,29 +1,30 @@
-// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGUSR2: the first signal asks the run to stop and save; a second one, at
-// least one second later, ends the process immediately. SIGUSR1 asks for a checkpoint.
+// Handles SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGUSR2. The first signal requests that the run stops and saves. A
+// second signal, at least one second later, ends the process immediately. SIGUSR1 requests a checkpoint.
 #pragma once
 #include <string>
 
 namespace godwit::apps {
 
-// Starts a thread that alone handles these signals, and blocks them in the calling thread and in the threads that it
-// starts from now on. Call it before other threads exist. Threads that compute must run no signal handler: some matrix
-// products of oneDNN move the stack pointer into the heap, and a handler would overwrite the memory below it.
+// Starts a thread that alone handles these signals. Blocks them in the calling thread and in all threads that it starts
+// later. Call it before other threads exist. Threads that compute must run no signal handler: some matrix products of
+// oneDNN move the stack pointer into the heap, and a handler would overwrite the memory below it.
 void handle_signals_in_thread();
 
-// Installs handlers. The first signal is recorded and prints its name and `asked` on stderr as one line ("SIGTERM:
-// stops soon"). The second prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C), without
-// running destructors. Signals within one second of the first are ignored, because batch systems and terminals send
-// several signals at once. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP
-// twice, and so is a SIGUSR2, which launchers pass on to every process. Empty texts print nothing. SIGHUP stays ignored
-// if it was ignored before (nohup). Calling again replaces the texts and clears the recorded signal.
+// Installs handlers. The first signal is recorded; its name and `asked` are printed to stderr as one line ("SIGTERM:
+// stops soon"). The second signal prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C),
+// without running destructors. Signals within one second of the first are ignored, because batch systems and terminals
+// send several signals at once. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP
+// twice. A SIGUSR2 after the first signal is ignored, because launchers pass SIGUSR2 on to every process. Empty texts
+// print nothing. SIGHUP stays ignored if it was ignored before (nohup). Another call replaces the texts and clears the
+// recorded signal.
 void catch_interrupts(const std::string& asked, const std::string& ended);
 
-void silence_interrupts();  // signals remain caught, but print nothing from now on
+void silence_interrupts();  // signals remain caught, but no longer print anything
 
-int interrupted();  // the recorded signal, SIGTERM for SIGUSR2; 0 if none
+int interrupted();  // the recorded signal; SIGTERM for SIGUSR2; 0 if there is none
 
-// SIGUSR1 asks for a checkpoint, also before the first step.
+// SIGUSR1 requests a checkpoint, also before the first step.
 void catch_checkpoint_signal();
-bool take_checkpoint_signal();  // whether a signal has come since the last call
+bool take_checkpoint_signal();  // whether a signal has arrived since the last call
 
 }  // namespace godwit::apps

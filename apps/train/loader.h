@@ -1,4 +1,4 @@
-// Options of a rank's data loader.
+// Options for a rank's data loader.
 #pragma once
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace godwit::apps {
 
 // Reads prefetch and workers from `data`. If workers is 0, the loader uses all threads of the rank on a GPU, and at
-// most two on the CPU.
+// most two threads on the CPU.
 template <class DataConfig>
 data::LoaderOptions loader_options(const CommonConfig& config, const DataConfig& data, const Communicator& comm,
                                    bool train, int64_t eval_batch) {

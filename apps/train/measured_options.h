@@ -9,10 +9,10 @@ namespace godwit::apps {
 bool picks_wire(const ExchangeConfig& exchange);  // whether exchange.wire is auto
 bool measures(const CommonConfig& config);        // whether exchange.wire or bucket.mib is auto
 
-// Collective. Sets options.buckets and replaces exchange.wire=auto in options.exchange. If measures(): measures the
-// exchange and update of `options`, and the backward pass of the first batch, and picks the values with the shortest
+// Collective. Sets options.buckets and replaces exchange.wire=auto in options.exchange. If measures(), measures the
+// exchange and update of `options` and the backward pass of the first batch, and picks the values with the shortest
 // predicted step. Rank 0 also stores these values in `config` and adds the measurements to config.notices. Model and
-// byte counts are unchanged; the task must begin an epoch before its next batch.
+// byte counts are unchanged. The task must begin an epoch before its next batch.
 void pick_measured_options(CommonConfig& config, Task& task, Communicator& comm, DataParallelOptions& options);
 
 }  // namespace godwit::apps

@@ -7,12 +7,12 @@ namespace godwit::apps {
 
 struct Saved {
   std::string folder;
-  std::string error;  // why `folder` is not the requested folder; empty if it is
+  std::string error;  // reason why `folder` is not the requested folder; empty if it is
 };
 
-// Calls save(folder), which throws if it cannot write. Retries every 10 s for `patience_s` seconds, or not at all if
-// the run was interrupted. Then calls save() once with a new folder in $TMPDIR or /tmp. `warn` receives the first
-// error. Throws if the new folder cannot be written either.
+// Calls save(folder), which throws if it cannot write. On failure, retries every 10 s for `patience_s` seconds, or not
+// at all if the run was interrupted. Then calls save() once with a new folder in $TMPDIR or /tmp. `warn` receives the
+// first error. Throws if the new folder also cannot be written.
 Saved save_with_retries(const std::function<void(const std::string& folder)>& save, const std::string& folder,
                         double patience_s, const std::function<void(const std::string&)>& warn);
 

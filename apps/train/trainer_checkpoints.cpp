@@ -1,4 +1,4 @@
-// Checkpoints of a run: when they are saved, what they contain, and how a run continues from one.
+// Checkpoints of a run: the steps at which they are saved, their contents, and the continuation from a checkpoint.
 #include <cmath>
 #include <filesystem>
 #include <iomanip>

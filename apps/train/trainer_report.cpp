@@ -1,4 +1,4 @@
-// What a run reports and saves: metrics, evaluations, the closing lines, weights.
+// The output of a run: metrics, evaluations, the closing lines and weights.
 #include <chrono>
 #include <filesystem>
 #include <iomanip>

@@ -1,4 +1,4 @@
-// add: y = a + b. add_relu: y = max(a + b, 0). Both take tensors of equal shape (residual blocks).
+// add: y = a + b. add_relu: y = max(a + b, 0), for residual blocks. Both take tensors of equal shape.
 #pragma once
 #include "autograd/ops/relu.h"
 
@@ -12,7 +12,7 @@ void add_relu_forward(Cuda, const Tensor& a, const Tensor& b, const Tensor& y);
 // Differentiable operations on Vars.
 namespace ops {
 
-// a + b. Throws unless shape, type and device are equal.
+// a + b. Throws unless a and b have equal shape, type and device.
 inline Var add(const Var& a, const Var& b) {
   check_like(b.value(), a.value(), "add", "b");
   Tensor y(a.shape(), a.dtype(), a.device());

@@ -1,4 +1,4 @@
-// Bias over the last extent: y [.., o] from bias [o], and its gradient. Kernels of linear and conv2d.
+// Kernels of linear and conv2d: bias over the last extent, y [.., o] from bias [o], and the gradient of the bias.
 #pragma once
 #include "engine/tensor.h"
 

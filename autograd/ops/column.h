@@ -6,7 +6,7 @@ namespace godwit {
 
 void column_forward(Cpu, const Tensor& x, int64_t i, const Tensor& y);  // y [n] = column i of x [n, c]
 void column_forward(Cuda, const Tensor& x, int64_t i, const Tensor& y);
-void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds dy to the column
+void column_backward(Cpu, const Tensor& dy, int64_t i, const Tensor& dx);  // adds dy to column i of dx
 void column_backward(Cuda, const Tensor& dy, int64_t i, const Tensor& dx);
 
 namespace ops {

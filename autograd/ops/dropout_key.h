@@ -1,4 +1,5 @@
-// Key of the random numbers of one dropout site in one forward pass; backward regenerates the mask from it.
+// DropoutKey: the key of the random numbers of one dropout site in one forward pass. Backward regenerates the mask from
+// the key.
 #pragma once
 #include "engine/philox.h"
 #include "engine/random_words.h"
@@ -6,11 +7,11 @@
 
 namespace godwit {
 
-// Element e of the site's tensor is dropped if U in [0, 1) of its word is below p. The word is word e mod 4 of Philox
-// with key = seed and counter = (e/4, step, Purpose::dropout | site << 8, sender).
+// Element e of the site's tensor is dropped if the number U in [0, 1) of its random word is below p. This is word e mod
+// 4 of Philox with key = seed and counter = (e/4, step, Purpose::dropout | site << 8, sender).
 struct DropoutKey {
-  uint64_t seed = 0;  // of the run
-  // Global number of the micro-batch: different in every forward pass, restored on resume.
+  uint64_t seed = 0;  // seed of the run
+  // Global number of the micro-batch. It differs in every forward pass and is restored on resume.
   uint32_t step = 0;
   uint32_t site = 0;    // index of the dropout in the model, below 2²⁴
   uint32_t sender = 0;  // rank
@@ -18,7 +19,7 @@ struct DropoutKey {
   Tensor counter = {};
   // The counter's third word: Purpose::dropout and the site.
   uint32_t purpose() const { return static_cast<uint32_t>(Purpose::dropout) | site << 8; }
-  RngKey rng() const {  // key of the pass; `step` is read from `counter` if that is on the CPU
+  RngKey rng() const {  // key of the pass; `step` is read from `counter` if that tensor is on the CPU
     const bool here = counter.defined() && !counter.device().is_cuda();
     return {seed, here ? *counter.data<uint32_t>() : step, purpose(), sender};
   }

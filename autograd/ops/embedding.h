@@ -1,4 +1,5 @@
-// embedding: gathers rows of a table by index: tokens of a vocabulary, or selected rows of activations.
+// embedding: gathers rows of a table by index. The rows are embeddings of a vocabulary's tokens, or selected
+// activations.
 #pragma once
 #include <optional>
 
@@ -6,11 +7,12 @@
 
 namespace godwit {
 
-// y [n, width] = rows `ids` of table [rows, width]. ids is int32 [n] on the CPU; each id must be in [0, rows).
+// y [n, width] = rows `ids` of table [rows, width]. ids is int32 [n] on the CPU. Each id must be in [0, rows).
 void embedding_forward(Cpu, const Tensor& ids, const Tensor& table, const Tensor& y);
 void embedding_forward(Cuda, const Tensor& ids, const Tensor& table, const Tensor& y);
-// Adds to each row of d_table the rows of dy with this id, summed in order of position in compute_t and rounded once.
-// Row `padding` stays unchanged. The GPU sums pieces of 64 positions, then the pieces, in order.
+// For each id, adds to row `id` of d_table the sum of the rows of dy with this id. The sum is in order of position, in
+// compute_t, and rounded once. Row `padding` stays unchanged. A GPU sums pieces of 64 positions, then the pieces, in
+// order.
 void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
                         std::optional<int64_t> padding = std::nullopt);
 void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor& d_table,
@@ -18,9 +20,9 @@ void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor&
 
 namespace ops {
 
-// Rows `ids`, int32 [n], of the table [rows, width]: [n, width] of the table's type, float32, bfloat16 or float64.
-// Throws if an id is not a row of the table; the message gives position and value. For ids on a GPU, the host waits.
-// Row `padding` gets no gradient.
+// Rows `ids`, int32 [n], of the table [rows, width]. The result is [n, width] of the table's type: float32, bfloat16 or
+// float64. Throws if an id is not a row of the table; the message gives its position and value. If ids are on a GPU,
+// the host waits for them. Row `padding` gets no gradient.
 Var embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding = std::nullopt);
 
 }  // namespace ops

@@ -1,4 +1,4 @@
-// For embedding.cu only: splits the positions of each id into pieces that GPU blocks sum in parallel.
+// Splits the positions of each id into pieces that GPU blocks sum in parallel. Only embedding.cu includes this header.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace godwit::detail {
 
-// Row row[r] has pieces [first[r], first[r + 1]); rows ascend. Piece p has positions order[k] for k in [piece[p],
-// piece[p + 1]); the positions of one id are in ascending order.
+// Row row[r] has pieces [first[r], first[r + 1]). The rows are in ascending order. Piece p has positions order[k] for k
+// in [piece[p], piece[p + 1]). The positions of one id are in ascending order.
 struct EmbeddingPieces {
-  static constexpr int32_t kLongest = 64;  // maximum positions per piece
+  static constexpr int32_t kLongest = 64;  // maximum number of positions per piece
   std::vector<int32_t> order, piece, first, row;
 
   EmbeddingPieces(std::span<const int32_t> ids, std::optional<int64_t> padding) : order(ids.size()) {

@@ -1,4 +1,4 @@
-// gelu: y = x · Φ(x), where Φ is the normal CDF (Hendrycks and Gimpel 2016), for a tensor of any shape.
+// gelu: y = x · Φ(x) for a tensor of any shape, where Φ is the normal CDF (Hendrycks and Gimpel 2016).
 #pragma once
 #include "autograd/var.h"
 
@@ -9,8 +9,8 @@ enum class Gelu {  // formulas of Φ
   tanh,  // approximation: (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
 };
 
-// Relative error of the erf form in float32: at most 6 · 2⁻²⁴ for the value, also in the negative tail, and at most
-// 1.5 · 2⁻²³ for the derivative. Values below 2⁻¹²⁶ become 0.
+// Relative error of the erf form in float32: at most 6 · 2⁻²⁴ for the value, also in the negative tail, and at most 1.5
+// · 2⁻²³ for the derivative. Values below 2⁻¹²⁶ become 0.
 void gelu_forward(Cpu, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_forward(Cuda, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy
@@ -18,7 +18,7 @@ void gelu_backward(Cuda, const Tensor& x, const Tensor& dy, Gelu form, const Ten
 
 namespace ops {
 
-// gelu of x in the erf form; in the tanh form if `tanh`.
+// gelu of x, in the tanh form if `tanh`, otherwise in the erf form.
 Var gelu(const Var& x, bool tanh = false);
 
 }  // namespace ops

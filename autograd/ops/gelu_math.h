@@ -1,4 +1,4 @@
-// For gelu.cpp and gelu.cu only: gelu and its derivative for one element.
+// gelu and its derivative for one element. Only gelu.cpp and gelu.cu include this header.
 #pragma once
 #include <numbers>
 
@@ -7,7 +7,7 @@
 
 namespace godwit::detail {
 
-// Parts of one form of gelu, with a = |x|: gelu(-a) = -a · tail and gelu(a) = a - a · tail. The derivative is tail - a
+// Parts of one form of gelu. With a = |x|, gelu(-a) = -a · tail and gelu(a) = a - a · tail. The derivative is tail - a
 // · bend at -a, and 1 - (tail - a · bend) at a. Both signs therefore keep their relative accuracy.
 template <class C>
 struct GeluLower {
@@ -31,11 +31,11 @@ struct GeluMath {
   }
 };
 
-// Φ(-a) and φ(a) for a in [0, 13.2], where Φ(-a) = e^(-a²/2) · Q(a).
+// Φ(-a) and φ(a) for a in [0, 13.2]. Φ(-a) = e^(-a²/2) · Q(a).
 template <class Math>
 GODWIT_INLINE inline GeluLower<float> gelu_lower_erf(float a) {
   const float half = Math::half_normal(a);
-  // 2 Q(a) = P(u) / (a + 3) with u = (a - 3) / (a + 3), fitted on [0, 13.2] with relative error 4e-8
+  // 2 Q(a) = P(u) / (a + 3) with u = (a - 3) / (a + 3), fitted on [0, 13.2] with a relative error of 4e-8.
   const float q = Math::inverse(a + 3), u = (a - 3) * q, u2 = u * u, u4 = u2 * u2;
   const float p0 = (1.4581673f + -1.0186645f * u) + u2 * (0.46003848f + -0.09451476f * u);
   const float p4 = (-0.02095888f + 0.013860606f * u) + u2 * (0.002155302f + -0.001825264f * u);
@@ -47,7 +47,7 @@ GODWIT_INLINE inline GeluLower<double> gelu_lower_erf(double a) {
   return {0.5 * std::erfc(a / std::numbers::sqrt2), std::exp(-0.5 * a * a) / std::sqrt(2 * std::numbers::pi)};
 }
 
-// σ(-2u(a)) and its derivative for 2u = 2 √(2/π) · (a + 0.044715 a³), which stays below 88 for clamped a.
+// σ(-2u(a)) and its derivative. 2u = 2 √(2/π) · (a + 0.044715 a³), which stays below 88 for clamped a.
 template <class Math, class C>
 GODWIT_INLINE inline GeluLower<C> gelu_lower_tanh(C a) {
   constexpr C kFactor = C(2 * 0.79788456080286535588), kCubic = C(0.044715);
@@ -61,7 +61,7 @@ GODWIT_INLINE inline GeluLower<C> gelu_lower(C a) {
   else return gelu_lower_tanh<Math>(a);
 }
 
-// |x|, clamped to the value beyond which gelu is 0 or x; NaN stays NaN.
+// |x|, clamped to the value beyond which gelu is 0 or x. NaN stays NaN.
 template <Gelu form>
 GODWIT_INLINE inline float gelu_size(float x) {
   constexpr float kFar = form == Gelu::erf ? 13.2f : 10;

@@ -1,4 +1,4 @@
-// Cross-entropy of a linear layer's outputs over many classes, without keeping all logits.
+// Cross-entropy of a linear layer's outputs over many classes. Most logits are not kept in memory.
 #pragma once
 #include <optional>
 
@@ -7,11 +7,10 @@
 namespace godwit::ops {
 
 // softmax_cross_entropy() of the logits x [n, width] · w [classes, width]ᵀ with labels int32 [n]: a scalar of w's type.
-// Types of x and w as for linear(). If there are more than 2^21 logits, they are computed in 14 parts, one at a time:
-// of the rows in forward, of the classes in backward, which computes the logits again. On the CPU, with 2,048 rows or
-// more and x in float32 or float64, the forward pass computes the gradients, if they are wanted, in 10 parts of the
-// rows. Throws for other shapes or types, unless each label is `ignore` or in [0, classes), and for `ignore` in a
-// captured step.
+// x and w have types as for linear(). More than 2^21 logits are computed in 14 parts, one at a time. Forward splits the
+// rows; backward splits the classes and computes the logits again. On the CPU, with 2,048 rows or more and x in float32
+// or float64, the forward pass uses 10 parts of the rows and also computes the gradients if they are needed. Throws for
+// other shapes or types, for a label that is neither `ignore` nor in [0, classes), and for `ignore` in a captured step.
 Var linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels,
                          std::optional<int32_t> ignore = std::nullopt);
 

@@ -1,5 +1,6 @@
-// Only for linear*.{cpp,cu} and packed_product.cpp: kernels of the build's library for float32 or bfloat16 x and y; w,
-// bias and dw are float32. Several weights are computed as one weight with the rows of all, in order.
+// Kernels of the build's library for float32 or bfloat16 x and y; w, bias and dw are float32. Several weights are
+// computed as one weight that has the rows of all weights, in order. Only linear*.{cpp,cu} and packed_product.cpp
+// include this header.
 #pragma once
 #include <vector>
 
@@ -12,7 +13,7 @@ using Tensors = std::vector<Tensor>;
 
 inline bool given(const Tensors& parts) { return !parts.empty() && parts[0].defined(); }
 
-// Memory for the rows of all parts.
+// Allocates memory for the rows of all parts.
 inline Tensor room_for_parts(const Tensors& parts, DType type) {
   int64_t rows = 0;
   for (const Tensor& part : parts) rows += part.dim(0);
@@ -40,12 +41,12 @@ inline void split(const Tensor& all, const Tensors& parts) {
   }
 }
 
-// kernel_weights() of each part, or of joined(parts): on a GPU, parts without current copies are rounded into one
+// kernel_weights() of each part, or of joined(parts). On a GPU, parts without current copies are rounded into one
 // tensor.
 inline Tensors kernel_parts(Cpu, const Tensors& parts, DType) { return parts; }
 Tensors kernel_parts(Cuda, const Tensors& parts, DType type);
 
-// bias_backward() of several biases.
+// bias_backward() for several biases.
 template <class D>
 void joined_bias_backward(D device, const Tensor& dy, const Tensors& db) {
   if (db.size() == 1) return bias_backward(device, dy, db[0]);
@@ -54,16 +55,16 @@ void joined_bias_backward(D device, const Tensor& dy, const Tensors& db) {
   split(all, db);
 }
 
-// Return false, without any effect, if the library has no kernel that is faster than gemm().
+// These functions return false without any effect if the library has no kernel that is faster than gemm().
 bool library_linear_forward(const Tensor& x, const Tensors& w, const Tensor& bias, const Tensor& y);
 bool library_linear_backward_data(const Tensor& dy, const Tensors& w, const Tensor& dx);
 bool library_linear_backward_weights(const Tensor& x, const Tensor& dy, const Tensors& dw);
 
-// Packs w for several products x · wᵀ if `transposed`, otherwise x · w, where x has `rows` rows of type `type`. The
-// result is undefined if the library has no kernel that is faster than gemm().
+// Packs w for several products: x · wᵀ if `transposed`, otherwise x · w. x has `rows` rows of type `type`. The result
+// is undefined if the library has no kernel that is faster than gemm().
 Tensor library_linear_pack(const Tensor& w, bool transposed, int64_t rows, DType type);
-// y = x · wᵀ or x · w; `packed` is the result of library_linear_pack() for w and `rows`. Returns false, without any
-// effect, if x has another number of rows, for which the library needs another layout.
+// y = x · wᵀ or x · w. `packed` is the result of library_linear_pack() for w and `rows`. Returns false without any
+// effect if x has another number of rows for which the library needs another layout.
 bool library_linear_packed(const Tensor& x, const Tensor& w, const Tensor& packed, bool transposed, int64_t rows,
                            const Tensor& y);
 

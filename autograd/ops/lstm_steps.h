@@ -1,4 +1,5 @@
-// The loops of lstm over the steps of a sequence, and the formulas of a cell. For lstm.cpp and lstm.cu only.
+// The loops of lstm over the steps of a sequence, and the formulas of a cell. Only lstm.cpp and lstm.cu include this
+// header.
 #pragma once
 #include "autograd/ops/lstm.h"
 #include "engine/vector_math.h"
@@ -11,7 +12,7 @@ GODWIT_INLINE inline C sigmoid_of(C x) {
   return 1 / (1 + exp_of(-x));
 }
 
-// The values of one cell in one step; C is the type of the computation.
+// The values of one cell in one step. C is the type of the computation.
 template <class C>
 struct LstmCell {
   C i, f, g, o;  // pre-activations, activations, or gradients of pre-activations
@@ -23,8 +24,8 @@ struct LstmCell {
     return o * tanh_of(c);
   }
 
-  // Replaces activations by gradients of pre-activations. `before` and `after` are the cell states around the step, dh
-  // the gradient of h. dc is the gradient of the cell state after the step on entry, and before the step on return.
+  // Replaces activations by gradients of pre-activations. `before` and `after` are the cell states before and after the
+  // step. dh is the gradient of h. dc is the gradient of `after` on entry and the gradient of `before` on return.
   GODWIT_INLINE void backward(C before, C after, C dh, C& dc) {
     const C squashed = tanh_of(after), d_after = dc + dh * o * (1 - squashed * squashed);
     dc = d_after * f;
@@ -33,7 +34,7 @@ struct LstmCell {
   }
 };
 
-// Row `step` of a sequence, as a matrix.
+// Row `step` of a sequence as a matrix.
 inline Tensor step_of(const Tensor& sequence, int64_t step) {
   return sequence.rows(step, 1).view({sequence.dim(1), sequence.dim(2)});
 }

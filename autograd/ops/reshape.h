@@ -1,10 +1,10 @@
-// reshape: x with another shape; shares the memory of x.
+// reshape: x with another shape. The result shares the memory of x.
 #pragma once
 #include "autograd/var.h"
 
 namespace godwit::ops {
 
-inline Var reshape(const Var& x, const Shape& shape) {  // view of x. Throws unless the number of elements is equal
+inline Var reshape(const Var& x, const Shape& shape) {  // a view of x; throws unless the number of elements is equal
   check(shape.numel() == x.shape().numel(), "reshape: ", x.shape(), " has ", x.shape().numel(), " elements, ", shape,
         " has ", shape.numel());
   return Var::result(x.value().view(shape), {x},

@@ -1,17 +1,18 @@
-// Rotary positions (Su et al. 2021): rotates pairs of columns of each head by angles that grow with the position.
-// Column c of the first half of a head is paired with column c of the second half, as in HuggingFace's LLaMA.
+// Rotary positions (Su et al. 2021): rotates pairs of columns of each head by angles that grow with the position. A
+// pair has one column of the first half of a head and the corresponding column of the second half, as in HuggingFace's
+// LLaMA.
 #pragma once
 #include "autograd/var.h"
 
 namespace godwit {
 
-// Factors of the rotations of positions 0 to positions - 1: [positions, head_dim / 2], of type compute_t.
+// Factors of the rotations for positions 0 to positions - 1: [positions, head_dim / 2], of type compute_t.
 struct RotaryTable {
-  Tensor cos, sin;  // of the angles, times a magnitude
+  Tensor cos, sin;  // cosines and sines of the angles, times a magnitude
 };
 
-// x, y [rows, heads · head_dim]: row r has position first + r % length. With (a, b) a pair of columns, y = (a cos - b
-// sin, b cos + a sin); inverse: the transposed map. y may be x.
+// x and y are [rows, heads · head_dim]. Row r has position first + r % length. For a pair of columns (a, b), y = (a cos
+// - b sin, b cos + a sin). `inverse` applies the transposed map. y may be x.
 void rotate(Cpu, const Tensor& x, const RotaryTable& table, int64_t length, int64_t first, bool inverse,
             const Tensor& y);
 void rotate(Cuda, const Tensor& x, const RotaryTable& table, int64_t length, int64_t first, bool inverse,
@@ -19,8 +20,9 @@ void rotate(Cuda, const Tensor& x, const RotaryTable& table, int64_t length, int
 
 namespace ops {
 
-// Rotates x [batch · length, heads · head_dim], whose texts of `length` rows begin at position `first`. Backward needs
-// neither x nor the result. Throws for other shapes or types, and if the table has fewer than first + length positions.
+// Rotates x [batch · length, heads · head_dim]. Each text has `length` rows and begins at position `first`. Backward
+// needs neither x nor the result. Throws for other shapes or types, and if the table has fewer than first + length
+// positions.
 Var rotary(const Var& x, const RotaryTable& table, int64_t length, int64_t first = 0);
 
 }  // namespace ops

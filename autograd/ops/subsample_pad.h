@@ -1,4 +1,4 @@
-// subsample_pad: every stride-th pixel with appended zero channels: the parameter-free shortcut of CIFAR ResNets.
+// subsample_pad: keeps every stride-th pixel and appends zero channels: the parameter-free shortcut of CIFAR ResNets.
 #pragma once
 #include "autograd/var.h"
 
@@ -7,7 +7,7 @@ namespace godwit {
 // y [n, ceil(h/stride), ceil(w/stride), c'] from x [n, h, w, c], c' >= c: y(i, j) = x(stride·i, stride·j), then zeros.
 void subsample_pad_forward(Cpu, const Tensor& x, int stride, const Tensor& y);
 void subsample_pad_forward(Cuda, const Tensor& x, int stride, const Tensor& y);
-// dx from dy, shapes as above; skipped pixels get 0.
+// dx from dy, with the shapes above. Skipped pixels get 0.
 void subsample_pad_backward(Cpu, const Tensor& dy, int stride, const Tensor& dx);
 void subsample_pad_backward(Cuda, const Tensor& dy, int stride, const Tensor& dx);
 

@@ -15,7 +15,7 @@ void swiglu_backward(Cuda, const Tensor& gate, const Tensor& up, const Tensor& d
 
 namespace ops {
 
-// gate and up have the same shape and type: float32, bfloat16 or float64. Keeps both for backward, but not silu(gate).
+// gate and up have equal shape and type: float32, bfloat16 or float64. Backward keeps gate and up, but not silu(gate).
 Var swiglu(const Var& gate, const Var& up);
 
 }  // namespace ops

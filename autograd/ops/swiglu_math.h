@@ -1,4 +1,4 @@
-// For swiglu.cpp and swiglu.cu only: value and gradients of one element.
+// Value and gradients of swiglu for one element. Only swiglu.cpp and swiglu.cu include this header.
 #pragma once
 #include "engine/vector_math.h"
 
@@ -9,7 +9,7 @@ GODWIT_INLINE inline C swiglu_value(C gate, C up) {
   return gate / (1 + exp_of(-gate)) * up;
 }
 
-// The derivative by gate, times dy, where silu' = σ · (1 + gate · (1 - σ)) and σ = 1 / (1 + e⁻ᵍᵃᵗᵉ).
+// The derivative with respect to gate, times dy. silu' = σ · (1 + gate · (1 - σ)) with σ = 1 / (1 + e⁻ᵍᵃᵗᵉ).
 template <class C>
 GODWIT_INLINE inline C swiglu_of_gate(C gate, C up, C dy) {
   const C sigmoid = 1 / (1 + exp_of(-gate));

@@ -9,7 +9,7 @@ void transpose_forward(Cuda, const Tensor& x, const Tensor& y);
 
 namespace ops {
 
-Var transpose(const Var& x);  // [n, a, b] -> [n, b, a]. Throws unless x has rank 3
+Var transpose(const Var& x);  // [n, a, b] -> [n, b, a]; throws unless x has rank 3
 
 }  // namespace ops
 }  // namespace godwit

@@ -1,5 +1,5 @@
-// Encodes and decodes many blocks at once: on the CPU threaded over blocks, on a GPU in one or two launches for
-// compressors whose format() has kernels. Both give the same bits.
+// Encodes and decodes many blocks at once. The CPU distributes the blocks over threads. A GPU needs one or two
+// launches, for compressors whose format() has kernels. CPU and GPU results are bit-identical.
 #pragma once
 #include "comm/compress/compressor.h"
 #include "comm/compress/table.h"
@@ -7,13 +7,13 @@
 
 namespace godwit {
 
-// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, their state at kept[kept].
+// Values [begin, begin + n) of a bucket. Their code begins at word `at` of the messages, and their state at kept[kept].
 struct CodedBlock {
   int64_t begin, n, at, kept;          // see above
   int64_t numel() const { return n; }  // number of values
 };
 
-// Per-value state, in the unit of the gradient, that compensates for the coding error. C(z) is the code of z.
+// Per-value state that compensates for the coding error, in the unit of the gradient. C(z) is the code of z.
 enum class Feedback {
   none,
   residual,     // e, error feedback:  z = g + e;  the message is C(z);  e ← z − decoded
@@ -22,20 +22,21 @@ enum class Feedback {
 
 enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_blocks()'s result
 
-// Encodes all blocks of x; `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
-// value and, with `rng`, keys the random numbers. Returns the argument of encoded(), on the device.
+// Encodes all blocks of x. `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
+// value; together with `rng` it keys the random numbers. Returns the argument of encoded(), on the device.
 [[nodiscard]] Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
                                    uint32_t* words);
 [[nodiscard]] Tensor encode_blocks(Cuda, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
                                    uint32_t* words);
-// False if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block
-// overflows float32. For a tensor on a GPU the host waits.
+// Returns false if a value to encode was not finite; codes and `kept` are then unusable. Throws if the norm of a block
+// overflows float32. For a tensor on a GPU, the host waits.
 bool encoded(const Tensor& faults);
 
-// Mean of the senders' messages, which are `stride` words apart: added in sender order, then divided; exact for one
-// sender. With `moves`, the result is added to `mean`; otherwise it replaces `mean`.
+// Computes the mean of the senders' messages, which are `stride` words apart. The decoded values are added in sender
+// order and then divided. The result is exact for one sender. With `moves`, the result is added to `mean`; otherwise it
+// replaces `mean`.
 void mean_of_blocks(Cpu, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,
                     const BlockTable<CodedBlock>& blocks, bool moves, float* mean);
 void mean_of_blocks(Cuda, const Compressor& compressor, const uint32_t* words, int64_t stride, int senders,

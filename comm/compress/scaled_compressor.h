@@ -1,4 +1,4 @@
-// Base of the compressors that send one scale per block and an integer level per value (comm/compress/levels.h).
+// Base class of the compressors that send one scale per block and an integer level per value (comm/compress/levels.h).
 #pragma once
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// Compressor with levels −levels … levels, rounded stochastically (`random`) or to nearest.
+// Compressor with levels −levels … levels. Rounding is stochastic if `random`, otherwise to nearest.
 class ScaledCompressor : public Compressor {
  public:
   ScaledCompressor(int levels, bool random) : levels_(levels), random_(random) {}  // 1 <= levels <= 127
@@ -28,7 +28,7 @@ class ScaledCompressor : public Compressor {
   int levels() const { return levels_; }  // maximum magnitude of a level
 
  private:
-  virtual float scale(const float* x, int64_t n) const = 0;  // must be non-finite if a value is
+  virtual float scale(const float* x, int64_t n) const = 0;  // must be non-finite if a value is non-finite
 
   int levels_;
   bool random_;

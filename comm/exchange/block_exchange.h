@@ -1,4 +1,4 @@
-// The exchange around a Compressor: gradients are sent as compressed blocks and averaged in float32 by their owners.
+// The exchange for a Compressor: gradients are sent as compressed blocks, and owners average them in float32.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,33 +9,34 @@
 
 namespace godwit {
 
-// How the owners of segments return the means to all ranks.
+// How the owners of segments return the means to the ranks.
 enum class Reply {
   f32,         // all-gather in float32
   coded,       // all-gather, compressed by the same compressor
-  all_gather,  // no owners: all messages are all-gathered. Same bits as f32; bytes grow with the number of ranks
+  all_gather,  // no owners: all messages are all-gathered; same bits as f32, bytes grow with the number of ranks
   sharded,     // no reply: each mean stays with its owner; set for Sharding::zero2 and zero3
 };
-inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // all_gather: "none"
+inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // "none" is Reply::all_gather
 
 struct BlockExchangeOptions {
-  std::string name;           // prefix of phases ("<name>/all_to_all") and messages
-  int64_t block_size = 1024;  // values; every parameter is cut into blocks of this size. 0: one block per parameter
-  Reply reply = Reply::f32;  // second phase
-  Feedback worker = Feedback::none;  // error feedback of the senders
-  bool server_error = false;  // error feedback of the owners on the mean; needs Reply::coded
+  std::string name;           // prefix of phases ("<name>/all_to_all") and of error messages
+  int64_t block_size = 1024;  // values per block; every parameter is cut into blocks. 0: one block per parameter
+  Reply reply = Reply::f32;  // second phase of the exchange
+  Feedback worker = Feedback::none;  // error feedback at the senders
+  bool server_error = false;  // error feedback of the mean at the owners; needs Reply::coded
 
   void check() const;  // throws if the fields contradict each other
 };
-// Options with error feedback of the senders, the owners, both or none.
+// Options with error feedback at the senders, the owners, both or none.
 BlockExchangeOptions block_options(const std::string& name, int64_t block_size, Reply reply, ErrorFeedback feedback);
 
-// Per bucket: every rank encodes its gradient and sends the code of each segment to the segment's owner (all-to-all).
-// The owner adds the decoded values in float32 and in rank order and divides once. The means are all-gathered. Blocks,
-// and therefore results, do not depend on bucket sizes, thread counts or segments. With one rank, the mean is the
+// For each bucket, every rank encodes its gradient and sends the code of each segment to the segment's owner
+// (all-to-all). The owner adds the decoded values in float32 and in rank order, and divides once. The means are
+// all-gathered. Blocks, and therefore results, do not depend on bucket sizes, thread counts or segments. With one rank,
+// the mean is the decoded message.
 // decoded message.
 // Each collective sends (ranks − 1) messages of the size of the longest segment, or of the whole bucket with
-// Reply::all_gather. Throws, naming step and parameter or bucket, if a gradient is not finite.
+// Reply::all_gather. If a gradient is not finite, throws an Error that names the step and the parameter or bucket.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 

@@ -56,8 +56,8 @@ const ExchangeMethod& dense_method() {
       .help = "mean of all values, in float32, in 16 bits or in 8-bit blocks",
       .paper = "",
       .bytes =
-          "one float32 per parameter to the owners, and the same back; 2 bytes per parameter each way in 16 bits; "
-          "1 byte and one float32 per 1024 parameters in int8",
+          "one float32 per parameter to the owners, and the same amount back; 2 bytes per parameter each way in 16 "
+          "bits; 1 byte and one float32 per 1024 parameters in int8",
       .defaults = DenseOptions{},
       .supports_zero2 = [](const AnyOptions& options) { return options.as<DenseOptions>().wire != Wire::int8; },
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {

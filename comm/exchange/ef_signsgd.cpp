@@ -23,7 +23,7 @@ class EfSignSgd : public Exchange {
 
 void EfSignSgdOptions::describe(OptionList& list) {
   list.add("block_size", block_size,
-           "values per scale, within a parameter; 0: one scale per parameter; -1: one for the whole model",
+           "values per scale, within a parameter; 0: one scale per parameter; -1: one scale for the whole model",
            {-1, kInfinity});
   list.add("sign_scale", sign_scale, "scale of a block's signs: mean magnitude or root mean square");
 }
@@ -35,7 +35,7 @@ const ExchangeMethod& ef_signsgd_method() {
       .paper =
           "Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, arXiv:1901.09847, "
           "2019",
-      .bytes = "1 bit per parameter and one float32 per block to the owners, and the same back",
+      .bytes = "1 bit per parameter and one float32 per block to the owners, and the same amount back",
       .defaults = EfSignSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<EfSignSgd>(options.as<EfSignSgdOptions>(), in);

@@ -6,7 +6,7 @@
 namespace godwit {
 
 struct EfSignSgdOptions {
-  int64_t block_size = 4096;                  // as ErrorFeedbackOptions::scale_block
+  int64_t block_size = 4096;                  // see ErrorFeedbackOptions::scale_block
   SignScale sign_scale = SignScale::l1_mean;  // scale of a block's signs
 
   void describe(OptionList& list);

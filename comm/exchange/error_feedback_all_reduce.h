@@ -1,5 +1,5 @@
-// All-reduce mean with one bit per value in each direction and error feedback at sender and owner (0/1 Adam paper,
-// Algorithm 2).
+// All-reduce mean with one bit per value in each direction, and error feedback at the sender and the owner (0/1 Adam
+// paper, Algorithm 2).
 #pragma once
 #include <string>
 #include <utility>
@@ -14,17 +14,18 @@ namespace godwit {
 
 struct ErrorFeedbackOptions {
   SignScale scale = SignScale::l1_mean;  // scale of a block's signs
-  // Values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale per
-  // sender, as in the paper; the model must be in one bucket, and the owners' scales depend on the number of ranks.
+  // Number of values per scale; parameters are cut into blocks of this size. 0: one block per parameter. −1: one scale
+  // per sender, as in the paper. With −1, the model must be in one bucket, and the owners' scales depend on the number
+  // of ranks.
   int64_t scale_block = 4096;
 };
 
 // With C[y] = s·sign(y) and one scale s per block:
 //   worker i:  ẑᵢ = C[zᵢ + δᵢ],  δᵢ ← zᵢ + δᵢ − ẑᵢ;  all-to-all: each segment's owner receives ẑᵢ from all ranks
 //   owner:     z̄ = C[mean ẑ + δ̄],  δ̄ ← mean ẑ + δ̄ − z̄;  all-gather
-// To each peer and in each phase, scales and signs are one message of 4·(most scales of a segment) + 4·⌈most values of
-// a segment/32⌉ bytes. With one rank, ẑ is the result. With blocks of one value the result is the exact mean. Values
-// are float32. Results depend neither on bucket sizes nor on thread counts.
+// In each phase, a rank sends one message with scales and signs to each peer. Its size is 4·(most scales of a segment)
+// + 4·⌈most values of a segment/32⌉ bytes. With one rank, ẑ is the result. With blocks of one value, the result is the
+// exact mean. Values are float32. Results depend neither on bucket sizes nor on thread counts.
 class ErrorFeedbackAllReduce {
  public:
   // `name` is the prefix of phases ("name/all_to_all", "name/all_gather") and errors. References are used only during
@@ -32,23 +33,24 @@ class ErrorFeedbackAllReduce {
   ErrorFeedbackAllReduce(const std::string& name, const ErrorFeedbackOptions& options, const Buckets& buckets,
                          const Communicator& comm);
 
-  // Collective: mean ← z̄ of z, bit-identical on all ranks. Both have at least bucket.numel values and may be one
-  // tensor; padding is unchanged. Throws, naming parameter or bucket, if a value of z or a scale is not finite.
+  // Collective: mean ← z̄ of z, bit-identical on all ranks. z and mean have at least bucket.numel values and may be one
+  // tensor. Padding is unchanged. If a value of z or a scale is not finite, throws an Error that names the parameter or
+  // bucket.
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
   const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // δᵢ of the bucket
-  // δ̄ of the values [begin, begin + numel) of the bucket, which this rank owns. Undefined with one rank.
+  // δ̄ of the values [begin, begin + numel) of the bucket that this rank owns. Undefined with one rank.
   std::pair<Tensor, Segment> owner_residual(const Bucket& bucket) {
     return {bucket_state(bucket).server_e, bucket_state(bucket).owned};
   }
-  std::vector<StateTensor> state() const;  // "e" of all values; "server_e" of the owned segment
+  std::vector<StateTensor> state() const;  // "e" of all values, and "server_e" of the owned segment
 
  private:
   struct BucketState {
-    int64_t bucket_begin, numel;  // global offset
+    int64_t bucket_begin, numel;  // bucket_begin: global offset
     Segment owned;
-    int64_t words;           // per message
-    SignTiles sent, served;  // tiles of all values in the messages; of the owned segment in one message
+    int64_t words;           // words per message
+    SignTiles sent, served;  // tiles of all values in the messages; tiles of the owned segment in one message
     Tensor e, server_e;      // server_e: undefined with one rank
   };
   BucketState& bucket_state(const Bucket& bucket);

@@ -5,12 +5,12 @@
 
 namespace godwit {
 
-// Throws if the bucket's padded size is not a multiple of `ranks`. The Error begins with `exchange`.
+// Throws if the bucket's padded size is not a multiple of `ranks`. The Error message begins with `exchange`.
 void check_divides(const Bucket& bucket, int ranks, const char* exchange);
 
 // Collective. Returns this rank's part of (Σ x over the group's ranks) / divisor. Every rank rounds its values to
-// `wire` and sends part j to rank j; the owner of a part adds in float32 and in rank order, divides, and rounds once.
-// `exchange`: name in messages.
+// `wire` and sends part j to rank j. The owner of a part adds in float32 and in rank order, divides, and rounds once.
+// `exchange`: name in error messages.
 Tensor half_mean_part(Group& group, const Tensor& x, DType wire, int divisor, const char* exchange, const char* phase);
 
 // Collective: x ← (Σ x over the group's ranks) / divisor. `to_owners` and `to_all` are the names of the phases.

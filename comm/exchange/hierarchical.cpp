@@ -50,8 +50,8 @@ const ExchangeMethod& hierarchical_method() {
       .help = "sums within each node, mean of the sums between nodes in float32 or 16 bits",
       .paper = "",
       .bytes =
-          "one float32 per parameter within the node, and the same back; between nodes one float32, or 16 bits, per "
-          "parameter of the worker's shard, and the same back",
+          "one float32 per parameter within the node, and the same amount back; between nodes one float32, or 16 bits, "
+          "per parameter of the worker's shard, and the same amount back",
       .defaults = HierarchicalOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs&) -> std::unique_ptr<Exchange> {
         const Wire wire = options.as<HierarchicalOptions>().wire;

@@ -9,7 +9,7 @@ namespace godwit {
 
 struct HierarchicalOptions {
   enum class Wire { f32, bf16, f16, automatic };  // types of data between nodes; automatic: as in DenseOptions
-  Wire wire = Wire::f32;  // type of data between nodes; within a node it is the type of the gradient
+  Wire wire = Wire::f32;  // type of data between nodes; within a node, the gradient's type is used
 
   void describe(OptionList& list);
 };

@@ -309,7 +309,7 @@ void LocoOptions::describe(OptionList& list) {
   list.add("error_gain_new", error_gain_new, "weight of the new error; the old error has 1 minus this weight",
            kFraction);
   list.add("reset_every", reset_every, "steps after which the error is reset; 0: never", kNotNegative);
-  list.add("clip_element", clip_element, "largest magnitude of a gradient value; 0: no limit", kNotNegative);
+  list.add("clip_element", clip_element, "limit of the magnitude of a gradient value; 0: no limit", kNotNegative);
   list.add("saturation_limit", saturation_limit,
            "with a fixed scale: fraction of saturated codes among the nonzero codes above which the run ends",
            kAboveZeroToOne);

@@ -27,7 +27,7 @@ const ExchangeMethod& one_bit_sgd_method() {
       .paper =
           "Seide et al., 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training "
           "of Speech DNNs, 2014",
-      .bytes = "1 bit per parameter and two float32 per block to the owners, and the same back",
+      .bytes = "1 bit per parameter and two float32 per block to the owners, and the same amount back",
       .defaults = OneBitSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         return block_exchange(one_bit_compressor(), blocks_of(options.as<OneBitSgdOptions>()), in.buckets, in.comm,

@@ -250,7 +250,7 @@ const ExchangeMethod& powersgd_method() {
           "arXiv:1905.13727, 2019",
       .bytes =
           "rank·(rows + columns) float32 per matrix, and one float32 per value of other parameters, to the owners; "
-          "and the same back",
+          "and the same amount back",
       .defaults = PowerSgdOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<PowerSgd>(options.as<PowerSgdOptions>(), in.buckets, in.seed);

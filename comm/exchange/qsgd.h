@@ -1,4 +1,4 @@
-// QSGD (Alistarh et al. 2017): integer levels of each block's L2 norm, rounded stochastically.
+// QSGD (Alistarh et al. 2017): integer levels in units of each block's L2 norm, rounded stochastically.
 #pragma once
 #include "comm/exchange/block_exchange.h"
 

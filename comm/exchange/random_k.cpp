@@ -183,7 +183,7 @@ const ExchangeMethod& randomk_method() {
       .name = "randomk",
       .help = "values at random positions that all workers share, with error feedback",
       .paper = "Stich et al., Sparsified SGD with Memory, arXiv:1809.07599, 2018",
-      .bytes = "one float32 per value sent to the owners, and the same back",
+      .bytes = "one float32 per value sent to the owners, and the same amount back",
       .defaults = RandomKOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<RandomK>(options.as<RandomKOptions>(), in.buckets, in.seed);

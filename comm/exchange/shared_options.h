@@ -1,4 +1,4 @@
-// Options that several exchanges have.
+// Options shared by several exchanges.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace godwit {
 
-// Message of the Error if an exchange is created with wire auto.
+// Error message if an exchange is created with wire auto.
 inline constexpr const char* kWireNotPicked =
     "exchange: wire is auto, which only the training programs replace by a measured choice; set f32, bf16 or f16";
 

@@ -82,7 +82,7 @@ const ExchangeMethod& signsgd_method() {
       .paper =
           "Bernstein et al., signSGD with Majority Vote is Communication Efficient and Fault Tolerant, "
           "arXiv:1810.05291, 2019",
-      .bytes = "1 bit per parameter to the owners, and the same back",
+      .bytes = "1 bit per parameter to the owners, and the same amount back",
       .defaults = SignSgdOptions{},
       .make = [](const AnyOptions&, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<SignSgd>(in.buckets, in.comm);

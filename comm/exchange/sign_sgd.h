@@ -4,8 +4,8 @@
 
 namespace godwit {
 
-// The gradient becomes +1 where at least half of the ranks have a gradient >= 0, otherwise −1. Signs are sent to the
-// owners, which count them; the majority is sent to all ranks. Buckets must be padded to a multiple of 32·ranks.
+// The gradient becomes +1 where at least half of the ranks have a gradient >= 0, otherwise −1. The ranks send signs to
+// the owners, which count them and send the majority to all ranks. Buckets must be padded to a multiple of 32·ranks.
 struct SignSgdOptions {
   void describe(OptionList&) {}
 };

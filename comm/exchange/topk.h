@@ -5,7 +5,7 @@
 namespace godwit {
 
 struct TopKOptions {
-  double density = 0.01;  // ⌈density·n⌉ values of a block of n are sent
+  double density = 0.01;  // ⌈density·n⌉ values of a block of n values are sent
   int64_t block_size = 0;
   Reply reply = Reply::all_gather;
   ErrorFeedback error_feedback = ErrorFeedback::worker;

@@ -1,4 +1,4 @@
-// Blocks: value ranges that share a scale when compressed; segments: runs of blocks that one rank owns.
+// Blocks: ranges of values that share a scale when compressed. Segments: runs of blocks that one rank owns.
 #pragma once
 #include <vector>
 
@@ -6,16 +6,16 @@
 
 namespace godwit {
 
-// Cuts every parameter into blocks of `block_size` values; a parameter's last block may be shorter. 0: one block per
-// parameter. These blocks do not depend on buckets, segments or the number of ranks. Padding belongs to no block.
+// Cuts every parameter into blocks of `block_size` values; the last block of a parameter may be shorter. 0: one block
+// per parameter. Blocks do not depend on buckets, segments or the number of ranks. Padding belongs to no block.
 class BlockLayout {
  public:
-  // `segments` segments of whole blocks, as even as the blocks allow; some may be empty. Throws if block_size < 0 or
-  // segments < 1.
+  // Creates `segments` segments of whole blocks, as even as the blocks allow. Some segments may be empty. Throws if
+  // block_size < 0 or segments < 1.
   BlockLayout(const Bucket& bucket, int64_t block_size, int segments);
-  // Uses the given segments, which must be consecutive and cover the bucket. They may cut blocks.
+  // Uses the given segments, which must be consecutive and cover the bucket. Segment bounds may cut blocks.
   BlockLayout(const Bucket& bucket, int64_t block_size, const std::vector<Segment>& segments);
-  // One block for the whole bucket, cut into even segments at multiples of 32 values: one scale per sender.
+  // One block for the whole bucket, cut into even segments at multiples of 32 values. Each sender thus has one scale.
   static BlockLayout whole(const Bucket& bucket, int segments);
 
   int64_t blocks() const { return static_cast<int64_t>(starts_.size()) - 1; }  // number of blocks
@@ -28,9 +28,10 @@ class BlockLayout {
   // Intersections of segment i with the blocks, in order.
   std::vector<Segment> parts(int i) const;
 
-  // Most values of any segment. The messages of all segments have this size, so that collectives are uniform.
+  // Number of values of the longest segment. The messages of all segments have this size, so that collectives are
+  // uniform.
   int64_t longest() const;
-  int64_t most_parts() const;  // most parts() of any segment
+  int64_t most_parts() const;  // largest number of parts() of a segment
 
  private:
   BlockLayout() = default;

@@ -1,5 +1,5 @@
-// Buckets: all parameters of a model in a few flat tensors. Each bucket has one tensor of values and one of gradients;
-// the Vars are views of them.
+// Buckets: all parameters of a model in a few flat tensors. Each bucket has one tensor of values and one of gradients.
+// The parameters' Vars are views of these tensors.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,51 +15,51 @@ namespace godwit {
 
 // A named parameter of a model.
 struct Parameter {
-  std::string name;   // as in the reference implementation: "layer1.0.conv1.weight"
+  std::string name;   // name in the reference implementation: "layer1.0.conv1.weight"
   Var var;            // value and gradient
-  bool decay = true;  // weight decay applies
-  FileLayout layout = FileLayout::as_in_memory;  // in weight files and checkpoints
+  bool decay = true;  // whether weight decay applies
+  FileLayout layout = FileLayout::as_in_memory;  // layout in weight files and checkpoints
 };
 
 // A parameter's position in its bucket. Offsets are in elements.
 struct Slot {
-  std::string name;  // of the parameter
+  std::string name;  // name of the parameter
   Var var;           // view of the bucket
-  bool decay;        // weight decay applies
-  int64_t offset;    // in the bucket
+  bool decay;        // whether weight decay applies
+  int64_t offset;    // first element in the bucket
   int64_t numel;     // number of elements
-  FileLayout layout;  // in checkpoints
+  FileLayout layout;  // layout in checkpoints
 };
 
-// Parameters, one after another in a flat tensor.
+// Consecutive parameters in a flat tensor.
 struct Bucket {
   int index;  // position in Buckets
-  int64_t begin;       // global offset of element 0, in the whole parameter vector without padding
-  int64_t numel;       // without padding; [numel, param.numel()) is padding and stays zero
+  int64_t begin;       // global offset of element 0: its index in the whole parameter vector without padding
+  int64_t numel;       // number of elements without padding; [numel, param.numel()) is padding and stays zero
   Tensor param, grad;  // [padded], float32 or float64; with on_demand_gradients, grad is undefined while released
-  std::vector<Slot> slots;  // of the parameters, by offset
-  Segment owned;  // elements this rank's optimizer updates and keeps state for: all of them unless state is sharded
-  std::vector<Segment> shards = {};  // [world], the elements owned by each rank; empty if state is not sharded
+  std::vector<Slot> slots;  // the parameters, ordered by offset
+  Segment owned;  // elements that this rank's optimizer updates; all elements unless state is sharded
+  std::vector<Segment> shards = {};  // [world]: the elements that each rank owns; empty if state is not sharded
 
   int64_t padded_numel() const { return param.numel(); }  // number of elements with padding
 };
 
-// Sizes of buckets, and memory of gradients and parameters.
+// Options for bucket sizes and for the memory of gradients and parameters.
 struct BucketOptions {
-  int64_t first_bytes = 1 << 20;  // of the first bucket; small, so that communication starts early
-  int64_t bytes = 25 << 20;       // of the other buckets; a larger parameter gets its own bucket
+  int64_t first_bytes = 1 << 20;  // size of the first bucket; small, so that communication starts early
+  int64_t bytes = 25 << 20;       // size of the other buckets; a larger parameter gets a separate bucket
   int64_t alignment = 32;         // padded sizes are multiples of this many elements; DataParallel: 32·workers·nodes
   bool on_demand_gradients = false;    // gradient memory exists only between acquire_gradient() and release_gradient()
   // Called with each bucket before its Vars become views of param, so that the caller can copy values (Var::read()).
-  // param then has no memory (Tensor::detached()). Null: param has memory and all values.
+  // param then has no memory (Tensor::detached()). If null, param has memory and contains all values.
   std::function<void(Bucket&)> take_parameters = nullptr;
 };
 
-// Returns the bucket of each parameter; `bytes`: sizes of the parameters, in order of registration.
+// Returns the bucket index of each parameter. `bytes`: sizes of the parameters, in order of registration.
 std::vector<int> bucket_of_parameters(const std::vector<int64_t>& bytes, const BucketOptions& options);
 
-// Lays the parameters out in reverse order of registration, which is the order in which backward completes them, and
-// rebinds their Vars to views. A Var with two names gets one slot, under the first name. Movable, not copyable.
+// Places the parameters in reverse order of registration, which is the order in which backward completes them. Rebinds
+// their Vars to views of the buckets. A Var with two names gets one slot, under the first name. Movable, not copyable.
 class Buckets {
  public:
   // Throws if there are no parameters, if two have the same name, if one is undefined or requires no gradient, if the
@@ -80,18 +80,18 @@ class Buckets {
   auto end() const { return buckets_.end(); }      // end of the buckets
 
   bool on_demand_gradients() const { return released_ != nullptr; }  // whether gradients are allocated on demand
-  // Allocates the bucket's gradient if it has none, as the first gradient contribution does. The values are
-  // unspecified, the padding is zero. Call on the thread that runs backward.
+  // Allocates the bucket's gradient if it has none. The first gradient contribution does the same. The values are
+  // unspecified; the padding is zero. Must be called on the thread that runs backward.
   void acquire_gradient(Bucket& bucket);
-  // Releases the gradient after its last use; no effect without on_demand_gradients. Thread-safe for different buckets.
+  // Releases the gradient after its last use. No effect without on_demand_gradients. Thread-safe for different buckets.
   void release_gradient(Bucket& bucket);
-  // Returns released gradient memory to the pool. Call on the backward thread after all in-flight buckets have
-  // finished.
+  // Returns released gradient memory to the pool. Must be called on the backward thread after all in-flight buckets
+  // have finished.
   void free_gradients();
 
   int64_t numel() const { return numel_; }  // total number of parameters, without padding
-  uint64_t layout_hash() const;             // of names, shapes, types, decay and order; independent of bucket sizes
-  uint64_t value_hash() const;              // of all parameter values, bit by bit; equal on replicas, not if sharded
+  uint64_t layout_hash() const;             // hash of names, shapes, types, decay, order; independent of bucket sizes
+  uint64_t value_hash() const;              // hash of all parameter bits; equal on replicas, but not if sharded
 
  private:
   struct ReleasedMemory;
@@ -102,11 +102,11 @@ class Buckets {
   std::shared_ptr<ReleasedMemory> released_;  // null without on_demand_gradients
 };
 
-// Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent equal ranges are merged;
-// padding is excluded.
+// Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent ranges with the same setting
+// are merged. Padding is excluded.
 struct DecayRange {
   int64_t begin, end;  // see above
-  bool decay;          // weight decay applies
+  bool decay;          // whether weight decay applies
 };
 // The ranges of a bucket, in order.
 std::vector<DecayRange> decay_ranges(const Bucket& bucket);

@@ -12,50 +12,52 @@
 namespace godwit {
 
 // Gradient hooks count the missing gradients of each bucket. Complete buckets go to `work` in layout order, on the
-// communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters;
-// nothing in the backward pass reads a parameter whose gradient is complete. Outside of a step the hooks do nothing.
+// communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters. The
+// backward pass never reads a parameter whose gradient is complete. Outside of a step, the hooks do nothing.
 // - With on-demand gradients, which the caller releases, the backward pass waits while more than two buckets are in
-//   flight.
-// - Replays of a captured backward pass launch the buckets as the captured pass did.
-// - A step of k micro-batches sums their gradients in the buckets and launches these during the last backward pass.
+// flight.
+// - Replays of a captured backward pass launch the buckets in the same way as the captured pass.
+// - A step of k micro-batches sums their gradients in the buckets and launches the buckets during the last backward
+// pass.
 //
 // If kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: their buckets
 // are launched after the backward pass. These steps are:
 // - the first step, steps with new shapes and captured steps, because loading a kernel waits for running kernels;
 // - all steps of a model that communicates on the computing thread (comm.compute), because NCCL does not allow two
 //   threads to communicate on one GPU at a time.
-// In such a step on-demand gradients are exchanged one bucket at a time, while the backward pass waits. Before the
+// In such a step, on-demand gradients are exchanged one bucket at a time, while the backward pass waits. Before the
 // computing thread loads kernels (before_loading()), it waits until the GPU has finished the collectives queued so far.
 class Scheduler {
  public:
-  // `comm`: communicator of `work`; null if it does not communicate. If its kernels wait (Group::kernels_wait()), a
-  // thread may have one scheduler only. `buckets` and `comm` must outlive the scheduler.
+  // `comm`: communicator of `work`; null if `work` does not communicate. If its kernels wait (Group::kernels_wait()), a
+  // thread may have only one scheduler. `buckets` and `comm` must outlive the scheduler.
   Scheduler(Buckets& buckets, std::function<void(Bucket&)> work, Communicator* comm = nullptr);
   ~Scheduler();
 
-  void begin_step(int micro_batches = 1);  // call before the forward pass; marks all gradients as absent
-  // Backward pass of the next micro-batch, with root gradient 1/k: the step has the gradient of the mean loss. A step
-  // of one micro-batch may call godwit::backward() itself.
+  void begin_step(int micro_batches = 1);  // marks all gradients as absent; call before the forward pass
+  // Backward pass of the next micro-batch. The root gradient is 1/k, so the step has the gradient of the mean loss. A
+  // step of one micro-batch may call godwit::backward() instead.
   void backward(const Var& loss);
-  // After the last backward pass: launches the remaining buckets, waits, rethrows. Unused parameters have gradient 0.
+  // Must be called after the last backward pass. Launches the remaining buckets, waits for them and rethrows errors.
+  // Unused parameters have gradient 0.
   void finish_step();
   void wait();  // waits until the communication stream is idle; rethrows the stream's error
-  // Queues other work on the communication stream, after the buckets launched so far. Returns a number that
-  // identifies it in wait_for().
+  // Queues other work on the communication stream, after the buckets launched so far. Returns a ticket for wait_for().
   int64_t submit(std::function<void()> communication);
-  // Releases memory of the communication stream's pool; on a GPU, after that stream has waited for the caller's stream.
+  // Releases memory of the communication stream's pool. On a GPU, the stream first waits for the caller's stream.
   void release(Tensor memory);
-  // Waits until the work of submit() has ended; on a GPU, until it has been queued. Rethrows an error of the stream.
+  // Waits until the work of submit() has ended; on a GPU, until the work has been queued. Rethrows an error of the
+  // stream.
   void wait_for(int64_t ticket);
-  // Whether the computing thread may continue while the work of submit() runs. False in steps that do not overlap: then
-  // call synchronize() after submit().
+  // Whether the computing thread may continue while the work of submit() runs. False in steps that do not overlap. In
+  // this case, call synchronize() after submit().
   bool overlaps() const { return !must_defer(); }
-  void synchronize();  // wait(); on a GPU, also waits until the GPU has finished the stream's work
-  // Sets a function that the computing thread calls with each complete bucket before its launch. Only one bucket is
-  // then in flight at a time, besides the bucket that the backward pass fills.
+  void synchronize();  // like wait(); on a GPU, also waits until the GPU has finished the stream's work
+  // Sets a function that the computing thread calls with each complete bucket before the bucket's launch. At most one
+  // bucket is then in flight at a time, in addition to the bucket that the backward pass fills.
   void on_complete(std::function<void(Bucket&)> f) { on_complete_ = std::move(f); }
 
-  // Names of parameters without a gradient in the last step, in layout order.
+  // Names of the parameters without a gradient in the last step, in layout order.
   const std::vector<std::string>& unused() const { return unused_; }
   // Number of buckets of the last step that were launched during the backward pass.
   int64_t overlapped() const { return overlapped_; }
@@ -65,8 +67,8 @@ class Scheduler {
 
  private:
   void on_gradient_ready(size_t bucket, size_t slot);
-  void launch_ready_buckets();  // launches the next buckets, as far as they are complete
-  void complete();     // counts the next bucket as complete; launches it unless deferred
+  void launch_ready_buckets();  // launches all next buckets that are complete
+  void complete();     // counts the next bucket as complete; launches it unless launches are deferred
   void launch_bucket();    // launches the next bucket
   int64_t queue(std::function<void()> work);
   bool must_defer() const;
@@ -79,18 +81,18 @@ class Scheduler {
   Buckets& buckets_;
   std::function<void(Bucket&)> work_, on_complete_;
   Communicator* comm_;
-  std::vector<std::vector<bool>> have_;  // per bucket and slot: its gradient is complete
+  std::vector<std::vector<bool>> have_;  // per bucket and slot: whether the gradient is complete
   std::vector<int64_t> missing_;         // per bucket: number of missing gradients
   int64_t complete_ = 0;                 // number of complete buckets, in order
   int64_t next_ = 0;                     // bucket to launch next
-  int micro_batches_ = 1, begun_ = 0;    // number in this step; number whose backward pass has begun
+  int micro_batches_ = 1, begun_ = 0;    // number of micro-batches in this step; number whose backward pass has begun
   int64_t overlapped_ = 0;
-  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; number of the last bucket's task
+  int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; index of the last bucket's task
   std::atomic<int64_t> done_ = 0;         // number of tasks that have ended
   int64_t choices_ = -1;  // library_choices() at the end of the last step
   bool in_step_ = false;
-  bool arriving_ = false;  // a gradient of the last micro-batch has arrived
-  bool deferred_ = false;  // this step's buckets wait for the end of backward
+  bool arriving_ = false;  // whether a gradient of the last micro-batch has arrived
+  bool deferred_ = false;  // whether this step's buckets are launched after backward
   std::vector<std::string> unused_;
   StepClock clock_;
   Stream stream_{/*high_priority=*/true};

@@ -1,4 +1,4 @@
-// StepClock: the time of a step's exchange, and the part that does not overlap with computation.
+// StepClock: the time of a step's exchange, and the part of it that does not overlap with computation.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace godwit {
 // Activity of a step's exchange.
 enum class Activity : uint8_t { none, compression, communication, update };
 
-// Sums the time of each activity, and the part of it in which the computing thread waited. The exchange calls enter(),
-// the computing thread set_waiting(); one thread may do both. Thread-safe.
+// Sums the time of each activity, and the part in which the computing thread waited. The exchange calls enter(); the
+// computing thread calls set_waiting(). One thread may do both. Thread-safe.
 class StepClock {
  public:
   using Time = Clock::time_point;  // a point in time
 
-  void begin(Time now = Clock::now());                     // of a step: all times are 0 again
+  void begin(Time now = Clock::now());                     // begins a step: sets all times to 0
   Activity enter(Activity next, Time now = Clock::now());  // returns the activity that ends
-  bool set_waiting(bool waits, Time now = Clock::now());   // returns the former value
-  double seconds(Activity activity) const;                 // of this step, up to the last call above
-  double exposed(Activity activity) const;                 // part in which the computing thread waited
+  bool set_waiting(bool waits, Time now = Clock::now());   // returns the previous value
+  double seconds(Activity activity) const;                 // in this step, up to the last of the calls above
+  double exposed(Activity activity) const;                 // seconds in which the computing thread waited
 
  private:
   void add(Time now);
@@ -30,13 +30,13 @@ class StepClock {
   Activity activity_ = Activity::none;
   bool waits_ = false;
   Time since_{};
-  std::array<std::array<double, 2>, 4> seconds_{};  // by activity, and whether the computing thread waited
+  std::array<std::array<double, 2>, 4> seconds_{};  // by activity, and by whether the computing thread waited
 };
 
-// The computing thread waits while this object lives.
+// Marks the computing thread as waiting for a scope.
 class WaitingScope {
  public:
-  // Marks the computing thread as waiting.
+  // Sets the state to waiting; the destructor restores the previous state.
   explicit WaitingScope(StepClock& clock) : clock_(clock), before_(clock.set_waiting(true)) {}
   ~WaitingScope() { clock_.set_waiting(before_); }
   WaitingScope(const WaitingScope&) = delete;

@@ -1,4 +1,4 @@
-// ControlChannel: notices between the ranks of one run_mpi(): a rank failed, ended, is busy, or requests a stop.
+// ControlChannel: sends notices between the ranks of one run_mpi(): a rank failed, ended, is busy, or requests a stop.
 #pragma once
 #include <mpi.h>
 
@@ -13,30 +13,31 @@
 
 namespace godwit {
 
-// Thread-safe. A notice is a small message to every other rank; poll() receives arrived notices. A malformed
-// notice counts as a failure of its sender. poll() also detects processes of this host that have ended.
+// Thread-safe. A notice is a small message to every other rank. poll() receives the notices that have arrived. A
+// malformed notice counts as a failure of its sender. poll() also detects processes of this host that have ended.
 class ControlChannel {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit ControlChannel(MPI_Comm world);  // collective
-  void close();                      // collective, after all ranks have finished and none has failed
+  void close();                      // collective; must be called after all ranks have finished and none has failed
 
   void poll();
-  bool fail(const std::string& reason);   // announces that this rank failed; later calls have no effect, return false
+  bool fail(const std::string& reason);   // announces that this rank failed; later calls do nothing, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
-  void busy();                           // announces that this rank is busy (Group::busy()); call repeatedly meanwhile
-  // Group::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps it has begun.
-  // Every other rank answers with its own number when it polls. All ranks stop after the largest number.
+  void busy();                           // announces that this rank is busy (Group::busy()); must be repeated meanwhile
+  // Implements Group::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps
+  // that it has begun. Every other rank answers with its number of steps when it polls. All ranks stop after the
+  // largest number.
   std::optional<bool> may_continue(bool stop);
   bool stop_requested(bool stop);  // Group::stop_requested()
-  void forget_stop();  // Group::continue_steps(); after all ranks have decided, before any takes a step
+  void forget_stop();  // for Group::continue_steps(); requires that all ranks have decided and none takes a step
 
-  std::map<int, std::string> failures() const;  // known reasons, by rank
+  std::map<int, std::string> failures() const;  // known reasons of failures, by rank
   std::optional<int> failed_peer() const;       // the peer whose failure was received first
-  std::optional<int> lost_peer() const;         // a peer on this host whose process has ended without finish()
+  std::optional<int> lost_peer() const;         // a peer on this host whose process ended without finish()
   std::optional<Clock::time_point> finished_at(int rank) const;
-  Clock::time_point last_busy() const;  // when the last busy notice of another rank arrived
+  Clock::time_point last_busy() const;  // time at which the last busy notice of another rank arrived
   std::vector<int> undecided() const;   // ranks whose number of steps is not known
   int lowest_finished() const;
   bool all_finished() const;
@@ -46,14 +47,14 @@ class ControlChannel {
   struct Notice {
     Kind kind;
     int32_t rank;
-    int64_t steps;    // begun
+    int64_t steps;    // number of steps begun
     char text[2000];  // zero-terminated
   };
   void post();
   void send(Kind kind, const std::string& text = "");
-  void send_steps();  // once
+  void send_steps();  // sends only once
   void receive(const MPI_Status& status, bool too_long);
-  std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty: none
+  std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty if valid
   void take(const Notice& notice);
   void check_processes();
 
@@ -68,9 +69,9 @@ class ControlChannel {
   std::optional<int> failed_peer_;
   std::vector<std::optional<Clock::time_point>> finished_;
   Clock::time_point last_busy_{}, processes_checked_{};
-  std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and the time of the detection
-  int64_t begun_ = 0;                          // steps of this rank
-  std::vector<std::optional<int64_t>> steps_;  // as answered by each rank
+  std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and when this was detected
+  int64_t begun_ = 0;                          // number of steps that this rank has begun
+  std::vector<std::optional<int64_t>> steps_;  // number of steps that each rank has answered
   bool stop_requested_ = false;
 };
 

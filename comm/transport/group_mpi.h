@@ -1,4 +1,4 @@
-// MpiGroup: a group whose ranks are processes. Collectives exchange pieces in host memory.
+// MpiGroup: a group whose ranks are processes. Collectives exchange pieces of host memory.
 #pragma once
 #include "comm/transport/round_choice.h"
 #include "comm/transport/transfer_mpi.h"
@@ -26,12 +26,12 @@ class MpiGroup : public Group {
 
  private:
   class Parts;
-  static constexpr int64_t kDepth = Transfer::kInFlight;  // rows in flight between two neighbors
+  static constexpr int64_t kDepth = Transfer::kInFlight;  // rows in flight between two neighbors in a ring or chain
   int next() const { return (rank() + 1) % size(); }
   int previous() const { return (rank() + size() - 1) % size(); }
-  void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // of the own part, to all
+  void queue_gather(Transfer& transfer, const Parts& parts, int64_t row) const;  // sends this rank's part to all
   void gather(const CollectiveCall& call, const Tensor& in, const Tensor& out);
-  bool fits_rounds(int64_t bytes) const { return size() / 2 * bytes <= Transfer::kFew; }  // of a part
+  bool fits_rounds(int64_t bytes) const { return size() / 2 * bytes <= Transfer::kFew; }  // bytes: size of a part
   void gather_in_rounds(const CollectiveCall& call, const Tensor& out);
   void ring_gather(const CollectiveCall& call, const Tensor& out);
   void chain_all_reduce(const CollectiveCall& call, const Tensor& x);
@@ -39,7 +39,7 @@ class MpiGroup : public Group {
   void reduce_own_part(const CollectiveCall& call, const Tensor& in, std::byte* out, F&& summed);
 
   MpiMembers members_;
-  bool between_nodes_;  // every rank is on another node
+  bool between_nodes_;  // whether every rank is on a different node
   RoundChoice rounds_;
 };
 

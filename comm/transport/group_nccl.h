@@ -1,4 +1,4 @@
-// The NCCL transport: every rank has its own GPU, in one process or many.
+// The NCCL transport: every rank has a separate GPU, in one process or many.
 #pragma once
 #include <chrono>
 
@@ -8,12 +8,12 @@ namespace godwit {
 
 bool nccl_built();  // whether this build has NCCL
 
-// Returns groups of the same ranks as `host`, for the calling thread's GPU. Collectives on GPU tensors run through NCCL
-// on the calling thread's stream: a call returns when NCCL has put the work into the stream; only the first call of
-// each phase waits for the result. After an error of NCCL, a failure of a rank, or a timeout, all collectives of the
-// rank are aborted; later calls, and waits of the host for the rank's streams, throw an Error with the reason. Sums are
-// in NCCL's order: bit-identical on all ranks, but different from the other transports. CPU tensors and barriers use
-// `host`, which also connects the NCCL ranks on a group's first use.
+// Returns groups with the same ranks as `host`, for the calling thread's GPU. Collectives on GPU tensors run through
+// NCCL on the calling thread's stream. A call returns when NCCL has put the work into the stream; only the first call
+// of each phase waits for the result. After an error of NCCL, a failure of a rank, or a timeout, all collectives of the
+// rank are aborted. Later calls, and waits of the host for the rank's streams, then throw an Error with the reason.
+// Sums are in NCCL's order: they are bit-identical on all ranks, but differ from the other transports. CPU tensors and
+// barriers use `host`, which also connects the NCCL ranks on a group's first use.
 Communicator with_nccl(const Communicator& host, std::chrono::milliseconds timeout);
 
 }  // namespace godwit

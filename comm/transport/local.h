@@ -9,14 +9,14 @@
 namespace godwit {
 
 struct LocalOptions {
-  std::chrono::milliseconds timeout{300'000};  // maximum wait of a collective for its slowest peer
+  std::chrono::milliseconds timeout{300'000};  // maximum time that a collective waits for its slowest peer
   int threads_per_rank = 0;                    // 0: cores / ranks, at least 1
   Placement placement = {};                    // all ranks run on one machine
 };
 
-// Runs body(communicator) on one thread per rank, each with its own context on its device, and returns when all have
-// finished. A rank that throws aborts its groups, so that the others stop too. The first failure is rethrown; with
-// several ranks, the text of an Error, but not of a derived class, begins with "rank r: ".
+// Runs body(communicator) on one thread per rank, each with a separate context on its device. Returns when all threads
+// have finished. A rank that throws aborts its groups, so that the others also stop. The first failure is rethrown.
+// With several ranks, the text of an Error, but not of a derived class, begins with "rank r: ".
 void run_local(const Topology& topology, const std::function<void(Communicator&)>& body,
                const LocalOptions& options = {});
 

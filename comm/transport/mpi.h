@@ -10,11 +10,11 @@
 namespace godwit {
 
 struct MpiOptions {
-  std::chrono::milliseconds timeout{300'000};  // for all ranks to start, and for a message to arrive
+  std::chrono::milliseconds timeout{300'000};  // maximum time for all ranks to start, and for a message to arrive
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1
   // Called on rank 0 with lines about the launch: library, ranks, hosts, and warnings about the placement.
   std::function<void(const std::string&)> note = nullptr;
-  Placement placement = {};  // of the ranks on each host
+  Placement placement = {};  // placement of the ranks on each host
 };
 
 // Thrown by run_mpi() after a failure, on the ranks that do not report the cause.
@@ -23,14 +23,15 @@ class PeerFailed : public Error {
   using Error::Error;  // message and source location
 };
 
-std::string mpi_library();  // "Open MPI v4.1.4"; empty without MPI
+std::string mpi_library();  // name and version: "Open MPI v4.1.4"; empty without MPI
 bool mpi_built();  // whether this build has MPI
 
-// Runs body(communicator) as this process's rank. `given` is as for fit_topology(); {0, 0}: one node per host. Returns
-// when the body has finished on all ranks. If it fails on some, every rank leaves its collectives; one rank throws an
-// Error with all different error texts (prefixed "rank r: " or "rank r on HOST: "), the others throw PeerFailed. If a
-// process has ended, one rank prints the error and all throw PeerFailed. All processes must then exit: the first to do
-// so kills the rest (MPI_Abort). Sums match run_local() bit for bit, except through NCCL.
+// Runs body(communicator) as the rank of this process. `given` is as for fit_topology(); {0, 0}: one node per host.
+// Returns when the body has finished on all ranks. If the body fails on some ranks, every rank leaves its collectives.
+// One rank then throws an Error with all different error texts (prefixed "rank r: " or "rank r on HOST: "); the others
+// throw PeerFailed. If a process has ended, one rank prints the error and all ranks throw PeerFailed. All processes
+// must then exit: the first process that exits kills the others (MPI_Abort). Sums match run_local() bit for bit, except
+// through NCCL.
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options = {});
 
 }  // namespace godwit

@@ -6,12 +6,13 @@
 
 namespace godwit {
 
-// Lets kernels of the calling thread access a peer's tensor on the device `memory`; throws if the GPUs cannot.
+// Lets kernels of the calling thread access a peer's tensor on the device `memory`. Throws if the GPUs do not support
+// peer access.
 void enable_peer_access(Cpu, Device memory);
 void enable_peer_access(Cuda device, Device memory);
 
-// Copies `bytes` bytes: threaded on the CPU; asynchronous on the thread's stream on a GPU, also from a peer's GPU after
-// enable_peer_access().
+// Copies `bytes` bytes. On the CPU, the copy is multithreaded. On a GPU, it is asynchronous on the thread's stream;
+// `from` may be on a peer's GPU after enable_peer_access().
 void copy_bytes(Cpu, const void* from, void* to, int64_t bytes);
 void copy_bytes(Cuda device, const void* from, void* to, int64_t bytes);
 

@@ -1,4 +1,4 @@
-// PeerProcesses: detects ended processes of other ranks on this host. Internal to the MPI transport.
+// PeerProcesses: detects that processes of other ranks on this host have ended. Internal to the MPI transport.
 #pragma once
 #include <poll.h>
 #include <sys/types.h>
@@ -11,7 +11,7 @@ namespace godwit {
 // Not thread-safe.
 class PeerProcesses {
  public:
-  // Watches the given (rank, process) pairs, except processes that the system does not allow to watch.
+  // Watches the given (rank, process) pairs. Processes that the system does not allow to watch are skipped.
   explicit PeerProcesses(const std::vector<std::pair<int, pid_t>>& processes);
   ~PeerProcesses();
   PeerProcesses(const PeerProcesses&) = delete;
@@ -21,7 +21,7 @@ class PeerProcesses {
 
  private:
   std::vector<int> ranks_;
-  std::vector<pollfd> descriptors_;  // of each rank's process
+  std::vector<pollfd> descriptors_;  // descriptor of each rank's process
 };
 
 }  // namespace godwit

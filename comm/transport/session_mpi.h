@@ -1,4 +1,4 @@
-// MpiSession: initializes and finalizes MPI in this process. Internal to the MPI transport, as are all *_mpi.h.
+// MpiSession: initializes and finalizes MPI in this process. Internal to the MPI transport, like all *_mpi.h.
 #pragma once
 #include <mpi.h>
 
@@ -15,8 +15,8 @@ namespace godwit {
 
 void check_mpi(int result, const char* operation);  // throws an Error with MPI's text unless `result` is MPI_SUCCESS
 
-// One per process, with MPI_THREAD_MULTIPLE. At process exit it finalizes MPI, or aborts all ranks after a failure. If
-// the embedding program initialized MPI, that program finalizes it.
+// There is one session per process, with MPI_THREAD_MULTIPLE. At process exit, it finalizes MPI, or aborts all ranks
+// after a failure. If the embedding program initialized MPI, that program must finalize it.
 class MpiSession {
  public:
   static MpiSession& instance();  // initializes MPI on the first call; throws on failure
@@ -27,14 +27,14 @@ class MpiSession {
   int rank() const { return rank_; }
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
-  int threads_per_rank() const { return threads_per_rank_; }        // cores of this host's ranks / their number
-  bool bound() const { return bound_; }  // the launcher gave this host's ranks some cores only
+  int threads_per_rank() const { return threads_per_rank_; }        // cores per rank of this host
+  bool bound() const { return bound_; }  // whether the launcher bound this host's ranks to some cores
 
   int rank_on_host() const { return rank_on_host_; }          // index among the ranks of this host
   PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe
-  void set_phase(std::string_view phase);                     // of this rank, for the line of a DeathReporter
+  void set_phase(std::string_view phase);                     // phase of this rank, for the line of a DeathReporter
 
-  // Makes the exit of this process abort all ranks. `world` is kept alive until then, since MPI may still use its
+  // Makes the exit of this process abort all ranks. `world` is kept alive until then, because MPI may still use its
   // memory.
   void fail(std::shared_ptr<void> world);
   bool failed() const { return failed_ != nullptr; }
@@ -51,7 +51,7 @@ class MpiSession {
   std::vector<std::string> hosts_;
   std::shared_ptr<void> failed_;
   std::unique_ptr<PeerProcesses> peers_on_host_;
-  std::unique_ptr<DeathReporter> reporter_;  // of a rank without peers on its host
+  std::unique_ptr<DeathReporter> reporter_;  // reporter of a rank without peers on its host
 };
 
 }  // namespace godwit

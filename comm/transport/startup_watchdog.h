@@ -7,11 +7,11 @@
 
 namespace godwit {
 
-// Unless destroyed within `timeout`, prints "rank r: not all ranks started within …" to stderr and exits the process
-// with code 1, from its own thread. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
+// If the object is not destroyed within `timeout`, its thread prints "rank r: not all ranks started within …" to stderr
+// and exits the process with code 1. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
 class StartupWatchdog {
  public:
-  StartupWatchdog(int rank, std::chrono::milliseconds timeout);  // starts the wait
+  StartupWatchdog(int rank, std::chrono::milliseconds timeout);  // starts the timer
   ~StartupWatchdog();
   StartupWatchdog(const StartupWatchdog&) = delete;
   StartupWatchdog& operator=(const StartupWatchdog&) = delete;

@@ -4,6 +4,6 @@
 
 namespace godwit {
 
-std::string visible_gpus();  // PCI bus ids in device order, each followed by a space; empty without GPUs
+std::string visible_gpus();  // PCI bus IDs in device order, each followed by a space; empty without GPUs
 
 }  // namespace godwit

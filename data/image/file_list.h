@@ -7,16 +7,16 @@
 
 namespace godwit::data {
 
-// The names in a folder, sorted by bytes, without names that begin with a dot. Throws if the folder cannot be read.
+// The names in a folder, sorted by bytes. Names that begin with a dot are omitted. Throws if the folder cannot be read.
 std::vector<std::string> names_in(const std::string& folder);
 
-bool is_folder(const std::string& path);  // true for a folder, or a link to one
+bool is_folder(const std::string& path);  // true for a folder and for a link to a folder
 
-// The class names: the folders in root/split, sorted.
+// The class names, which are the names of the folders in root/split, sorted.
 std::vector<std::string> class_names(const std::string& root, const std::string& split);
 
-// All files below root/split/<class>, including nested folders, sorted by path, with size and label. Follows
-// links, except links to a folder that contains the link.
+// All files below root/split/<class>, including nested folders, sorted by path, with size and label. Links are
+// followed, except links to a folder that contains the link.
 std::vector<ImageFile> list_files(const std::string& root, const std::string& split,
                                   const std::vector<std::string>& classes);
 

@@ -1,4 +1,4 @@
-// ImageDataset: labeled images for a loader, readable one by one as normalized floats.
+// ImageDataset: labeled images for a loader. Each image can be read separately, as normalized floats.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,18 +18,19 @@ class ImageDataset {
   virtual Shape image_shape() const = 0;  // [h, w, c] of the output
   virtual uint64_t hash() const = 0;      // hash of the contents or of the file list; equal on ranks with the same data
 
-  // Both return the label. read_augmented() applies a random change that depends only on (seed, epoch, sample).
+  // Both functions return the label. read_augmented() applies a random change that depends only on (seed, epoch,
+  // sample).
   virtual int32_t read(int64_t sample, float* to) const = 0;
-  virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;  // as read(), with augmentation
+  virtual int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const = 0;  // like read(), with augmentation
 
   // One line per sample that could not be read correctly, ordered by sample.
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 
-// Images in memory, normalized, randomly cropped and flipped.
+// Images in memory. They are normalized, and randomly cropped and flipped.
 class InMemoryDataset : public ImageDataset {
  public:
-  // Mean, standard deviation, crop and flip: see Transform.
+  // For mean, standard deviation, crop and flip, see TransformOptions.
   InMemoryDataset(RawImages dataset, TransformOptions options);
 
   int64_t size() const override { return dataset_.size(); }

@@ -1,4 +1,4 @@
-// Index of a folder of class folders with photographs: files, header fields, and unusable files.
+// Index of a folder that contains class folders with photographs: files, header fields, and unusable files.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,9 +13,9 @@ struct ImageFile {
   std::string path;                             // relative to the data folder
   int32_t label = 0;                            // class index
   int64_t bytes = 0;                            // file size
-  int32_t width = 0, height = 0, channels = 0;  // from the header: pixels, and 1, 3 or 4 channels
+  int32_t width = 0, height = 0, channels = 0;  // from the header: pixels; 1, 3 or 4 channels
   int64_t coefficient_bytes = 0;                // see JpegHeader
-  std::string problem;                          // why the file is unusable; empty if it is usable
+  std::string problem;                          // reason why the file is unusable; empty if it is usable
 };
 
 // A progressive 4:2:0 image of 64 megapixels needs 183 MiB.
@@ -23,8 +23,8 @@ inline constexpr int64_t kDecodeBytes = int64_t{256} << 20;
 
 // Limits and threads of index_image_folder().
 struct IndexOptions {
-  int64_t max_pixels = 64'000'000;  // skip larger images, and images with a side above 16,384
-  int64_t most_decode_bytes = kDecodeBytes;  // bytes; skip images whose coefficients need more
+  int64_t max_pixels = 64'000'000;  // skip images that are larger or have a side above 16,384
+  int64_t most_decode_bytes = kDecodeBytes;  // bytes; skip images whose coefficients need more memory
   int threads = 1;                           // threads that read headers
   ProgressFunction progress = {};
 };
@@ -33,15 +33,15 @@ struct IndexOptions {
 struct ImageFolder {
   std::string root;                    // the data folder
   std::vector<std::string> classes;    // sorted names; labels index this list
-  std::string train_name, test_name;   // folders of the two splits; "" if the class folders are at the root
+  std::string train_name, test_name;   // folder names of the two splits; "" if the class folders are at the root
   std::vector<std::string> unused;     // other splits in the folder
   std::vector<ImageFile> train, test;  // usable files, sorted by path
   std::vector<ImageFile> skipped;      // unusable files of both splits
 };
 
-// Lists root/train/<class>/… and the first existing one of val, validation and test. Without a train folder, the class
-// folders are at the root. Without a second split, the training images are used for both. Then reads all headers, so
-// that the number of usable files, and with it the training order, is fixed before the first step. Throws one Error if
+// Lists root/train/<class>/… and the first existing folder of val, validation and test. Without a train folder, the
+// class folders are at the root. Without a second split, the training images are used for both. All headers are then
+// read, so that the number of usable files and the training order are fixed before the first step. Throws one Error if
 // a folder cannot be read, the splits have different classes, or a class has no usable training image.
 ImageFolder index_image_folder(const std::string& root, const IndexOptions& options);
 

@@ -11,23 +11,23 @@
 
 namespace godwit::data {
 
-// How images become inputs: size, augmentation, normalization.
+// Size, augmentation and normalization of the images.
 struct PhotoOptions {
   int64_t crop = 224;       // side of the square output images
-  int64_t resize = 256;     // evaluation: short side before the center crop, at least `crop`
+  int64_t resize = 256;     // evaluation: length of the short side before the center crop, at least `crop`
   bool flip = true;         // training: flip half of the samples horizontally
   double color_jitter = 0;  // training: strength for color_jitter(); 0: no color changes
-  std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // ImageNet's
+  std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // values of ImageNet
   uint64_t seed = 0;
   bool strict = false;                       // throw an error for a corrupt file
   int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
 };
 
-// A file with corrupt image data yields the decodable part. A file that cannot be decoded at all despite a valid header
-// is replaced by the next decodable file, identically on all ranks. An unreadable file throws an Error.
+// A file with corrupt image data yields the decodable part. A file with a valid header that cannot be decoded at all is
+// replaced by the next decodable file, identically on all ranks. An unreadable file throws an Error.
 class ImageFolderDataset : public ImageDataset {
  public:
-  // `files`: one split of `root`.
+  // `files`: the files of one split of `root`.
   ImageFolderDataset(std::string root, std::vector<std::string> classes, std::vector<ImageFile> files,
                      PhotoOptions options);
 

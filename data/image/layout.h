@@ -6,8 +6,8 @@ namespace godwit::data {
 
 enum class Layout { idx, cifar, image_folder };  // formats of image datasets
 
-// The format of a folder. Throws one Error listing the expected files if no format matches, or if the folder is missing
-// or unreadable. Throws if two formats match.
+// The format of a folder. Throws one Error that lists the expected files if no format matches, or if the folder is
+// missing or unreadable. Also throws if two formats match.
 Layout layout_of(const std::string& folder);
 
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// Loader: batches of one rank, prepared in advance by low-priority threads.
+// Loader: the batches of one rank. Low-priority threads prepare them in advance.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace godwit::data {
 
-// Images and labels of one step of a rank.
+// Images and labels of one rank for one step.
 struct Batch {
   Tensor images;  // [b, h, w, c] float32
   Tensor labels;  // [b] int32
 };
 
-// Construct it on the rank's thread: batches are CPU tensors from that rank's memory pool. next() rethrows errors of
-// the loader threads. Training images are augmented by (seed, epoch, sample).
+// Must be constructed on the rank's thread, because batches are CPU tensors from that rank's memory pool. next()
+// rethrows errors of the loader threads. Augmentation of training images depends only on (seed, epoch, sample).
 class Loader {
  public:
   Loader(const ImageDataset& source, LoaderOptions options);  // keeps a reference to the source
 
-  int64_t batches() const { return sampler_.batches(); }     // batches of this rank per epoch
-  void start_epoch(int64_t epoch, int64_t first_batch = 0);  // callable at any time; first_batch: where to resume
-  std::optional<Batch> next();                               // none at the end of the epoch and before start_epoch()
+  int64_t batches() const { return sampler_.batches(); }     // number of batches of this rank per epoch
+  void start_epoch(int64_t epoch, int64_t first_batch = 0);  // may be called at any time; first_batch: where to resume
+  std::optional<Batch> next();                               // empty at the end of the epoch and before start_epoch()
 
  private:
   std::shared_ptr<PrefetchJob> make_job();

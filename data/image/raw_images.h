@@ -1,4 +1,4 @@
-// RawImages: labeled images in memory as bytes, and their IDX folder format.
+// RawImages: labeled images in memory as bytes. Also reads folders of IDX files.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,14 +22,15 @@ struct RawImages {
 
 enum class Split { train, test };  // parts of a dataset
 
-std::string default_data_folder();  // where Debian's package installs Fashion-MNIST
+std::string default_data_folder();  // folder in which Debian's package installs Fashion-MNIST
 
 // Reads {train,t10k}-images-idx3-ubyte and -labels-idx1-ubyte; .gz and a dot before "idx" are also accepted. Images are
 // [n, h, w] (one channel) or [n, h, w, c]. The training labels define the classes; test labels must be among them.
-// Throws one Error naming the folder or file and the problem, and for missing data the package to install.
+// Throws one Error that names the folder or file and the problem. For missing data, it also names the package to
+// install.
 RawImages load_idx_folder(const std::string& folder, Split split);
 
-// Mean and standard deviation of each channel over all pixels, of values in [0, 1].
+// Mean and standard deviation of each channel over all pixels, for values scaled to [0, 1].
 struct ChannelStats {
   std::vector<float> mean, std;  // [c]
 };

@@ -1,5 +1,6 @@
-// BasicTokenizer: splits text into BERT's words. Cleans the text, strips accents and lower-cases; splits at whitespace,
-// and around each punctuation mark and Chinese character. Maps every byte of a word to its bytes in the source text.
+// BasicTokenizer: splits text into BERT's words. Cleans the text, strips accents and converts to lower case. Splits at
+// whitespace, and around each punctuation mark and Chinese character. Maps every byte of a word to its bytes in the
+// source text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,9 +15,9 @@ namespace godwit::data {
 
 // Normalization and splitting of words.
 struct BasicTokenizerOptions {
-  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
-  std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
-  bool split_cjk = true;                             // each Chinese character is a word
+  bool lower_case = true;                            // also strips accents, unless strip_accents is set to false
+  std::optional<bool> strip_accents = std::nullopt;  // unset: same as lower_case
+  bool split_cjk = true;                             // whether each Chinese character is a word
 };
 
 // A range of the source text.
@@ -28,10 +29,10 @@ struct SourceRange {
 struct Word {
   std::string_view text;       // normalized UTF-8, not empty; valid during the call
   uint32_t chars;              // number of code points in `text`
-  uint32_t first;              // source position of byte 0 if sources is null; byte i then comes from byte first + i
-  const SourceRange* sources;  // one per byte of text
+  uint32_t first;              // if sources is null, byte i of the text comes from source byte first + i
+  const SourceRange* sources;  // one range per byte of text
 
-  SourceRange source(size_t begin, size_t end) const {  // source of bytes [begin, end) of text
+  SourceRange source(size_t begin, size_t end) const {  // source range of bytes [begin, end) of text
     if (sources) return {sources[begin].begin, sources[end - 1].end};
     return {first + static_cast<uint32_t>(begin), first + static_cast<uint32_t>(end)};
   }
@@ -43,7 +44,7 @@ class BasicTokenizer {
   explicit BasicTokenizer(const BasicTokenizerOptions& options);  // builds the table of all characters
 
   // Calls f(word) for all words in bytes [begin, end) of the text, in order. Invalid UTF-8 becomes U+FFFD, which
-  // normalization removes. The text must be below 4 GiB.
+  // normalization removes. The text must be shorter than 4 GiB.
   template <class F>
   void each_word(std::string_view text, size_t begin, size_t end, F&& f) const;
 
@@ -51,11 +52,11 @@ class BasicTokenizer {
   // Normalized words that are not plain ASCII.
   struct Chunk {
     struct Part {  // a word
-      size_t begin, end;  // bytes
-      uint32_t chars;     // code points
+      size_t begin, end;  // byte range
+      uint32_t chars;     // number of code points
     };
     std::string bytes;
-    std::vector<SourceRange> sources;  // one per byte
+    std::vector<SourceRange> sources;  // one range per byte
     std::vector<Part> words;
 
     void clear();
@@ -68,9 +69,9 @@ class BasicTokenizer {
     uint32_t chars_ = 0;
   };
 
-  // Classes of ASCII bytes; larger values are the replacement byte of a character inside a word.
+  // Classes of ASCII bytes. A larger value is the replacement byte of a character inside a word.
   enum : uint8_t { kSpace, kAlone, kOther };
-  static constexpr size_t kShort = 64;  // longer words are rare and use a chunk
+  static constexpr size_t kShort = 64;  // longer words are rare and use a Chunk
 
   void normalize(std::string_view text, size_t begin, size_t end, Chunk& chunk) const;
   void normalize_reordered(std::string_view text, size_t begin, size_t end, Chunk& chunk) const;

@@ -6,10 +6,10 @@
 
 namespace godwit::data {
 
-bool is_bible(const std::vector<uint8_t>& bytes);  // checks the first bytes
+bool is_bible(const std::vector<uint8_t>& bytes);  // checks only the first bytes
 
-// One line per verse, without its number, and a blank line between chapters. Throws one Error naming `path` if the file
-// is corrupt.
+// Returns one line per verse, without the verse number, and a blank line between chapters. Throws one Error that names
+// `path` if the file is corrupt.
 std::string bible_text(const std::vector<uint8_t>& bytes, const std::string& path);
 
 }  // namespace godwit::data

@@ -8,19 +8,19 @@ namespace godwit::data {
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";  // HuggingFace's file name
 
-// Reads vocab.json, which maps tokens to ids 0 to n-1, and merges.txt, whose lines have two tokens. The pattern is
-// GPT-2's, and <|endoftext|> is an added token if it is in the vocabulary. Errors name file and line.
+// Reads vocab.json, which maps tokens to ids 0 to n-1, and merges.txt, whose lines contain two tokens. The pattern is
+// GPT-2's. <|endoftext|> is an added token if it is in the vocabulary. Errors name file and line.
 ByteBpe read_bpe(const std::string& vocab, const std::string& merges);
 
-// Reads tokenizer.json. Throws an Error naming file, field and value if a field is malformed or if the tokenizer
-// differs from ByteBpe: another model (WordPiece, Unigram, SentencePiece's BPE with byte_fallback), an unknown
-// pre-tokenizer or normalizer, dropout. Ignores decoder, truncation and padding, and the tokens that a post-processor
-// adds around a text.
+// Reads tokenizer.json. Throws an Error that names the file, field and value if a field is malformed, or if the
+// tokenizer differs from ByteBpe: another model (WordPiece, Unigram, SentencePiece's BPE with byte_fallback), an
+// unknown pre-tokenizer or normalizer, or dropout. Ignores decoder, truncation and padding, and the tokens that a
+// post-processor adds around a text.
 ByteBpe read_bpe_json(const std::string& path);
 
-// Writes the files atomically; HuggingFace's library reads them. Throws an Error naming the file.
+// Writes the files atomically. HuggingFace's library can read them. Throws an Error that names the file.
 void write_bpe(const std::string& vocab, const std::string& merges, const ByteBpeModel& model);
-// Writes tokenizer.json with everything that read_bpe_json() reads. Atomic; throws an Error naming the file.
+// Writes tokenizer.json, with everything that read_bpe_json() reads, atomically. Throws an Error that names the file.
 void write_bpe_json(const std::string& path, const ByteBpeModel& model);
 
 }  // namespace godwit::data

@@ -1,5 +1,5 @@
-// ByteTrie: finds the longest word of a fixed set that is a prefix of a text. A double array (Aoe, An efficient digital
-// search algorithm by using a double-array structure, 1989): one load per byte.
+// ByteTrie: finds the longest word of a fixed set that is a prefix of a text. The trie is a double array (Aoe, An
+// efficient digital search algorithm by using a double-array structure, 1989) and needs one load per byte.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,15 +11,15 @@ namespace godwit::data {
 // A set of words with values.
 class ByteTrie {
  public:
-  struct Match {  // a word found
-    int32_t value = -1;  // value of the word; −1 if none matches
-    size_t length = 0;   // 0: no word matches
+  struct Match {  // result of a search
+    int32_t value = -1;  // value of the word; −1 if no word matches
+    size_t length = 0;   // length of the word; 0 if no word matches
   };
 
-  // Values must not be negative. Empty words and words with a byte 0 are never found.
+  // Values must not be negative. Empty words and words that contain a 0 byte are never found.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words);
 
-  Match longest(std::string_view text) const {  // the longest word with which `text` begins
+  Match longest(std::string_view text) const {  // the longest word that is a prefix of `text`
     Match match;
     uint32_t base = root_;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -33,7 +33,7 @@ class ByteTrie {
   }
 
  private:
-  // Children of a node are at base + byte. All bases differ, so the stored byte identifies the parent.
+  // The children of a node are at base + byte. All bases differ, so the stored byte identifies the parent.
   struct Node {
     uint32_t byte : 8 = 0, base : 24 = 0;
     int32_t value = -1;
@@ -44,7 +44,7 @@ class ByteTrie {
   std::vector<Node> nodes_;
   std::vector<bool> base_taken_;
   uint32_t first_free_ = kFirst, root_ = 0;
-  static constexpr uint32_t kFirst = 256;  // entries below belong to leaves, which have base 0 and no children
+  static constexpr uint32_t kFirst = 256;  // entries below kFirst belong to leaves, which have base 0 and no children
 };
 
 }  // namespace godwit::data

@@ -1,5 +1,5 @@
 // Classes of characters in the patterns of byte-level BPE tokenizers: \p{L}, \p{N} and \s of Unicode 16, as in
-// HuggingFace's tokenizers 0.23, for every version of the installed Unicode library.
+// HuggingFace's tokenizers 0.23. They do not depend on the version of the installed Unicode library.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace godwit::data {
 
-// Class of a character; invalid UTF-8 is `other`.
+// The class of a character. Invalid UTF-8 is `other`.
 enum class CharClass : uint8_t { other, letter, number, space };
 
-// The class of every code point.
+// The classes of all code points.
 class CharClasses {
  public:
   static const CharClasses& instance();  // computed by the first call; thread-safe
 
-  CharClass of(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }  // code <= U+10FFFF
+  CharClass of(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }  // requires code <= U+10FFFF
 
  private:
   CharClasses();

@@ -1,4 +1,4 @@
-// ClassificationSource: labeled, tokenized sentences: [CLS] sentence [SEP].
+// ClassificationSource: labeled, tokenized sentences of the form [CLS] sentence [SEP].
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,12 +11,12 @@
 namespace godwit::data {
 
 struct ClassificationOptions {
-  int64_t length = 128;  // maximum number of tokens including two special ones; longer sentences are truncated
-  int threads = 1;       // threads that tokenize
+  int64_t length = 128;  // maximum number of tokens, including two special ones; longer sentences are truncated
+  int threads = 1;       // number of threads that tokenize
   ProgressFunction progress = {};
 };
 
-// Samples of a classifier, tokenized once.
+// Samples of a classifier. They are tokenized once.
 class ClassificationSource : public TextDataset {
  public:
   // Tokenizes all sentences.

@@ -21,23 +21,23 @@ enum class Sentences {  // how a text is split into sentences
 // A text with its documents and sentences. Copies share the text.
 class Corpus {
  public:
-  // Blank lines separate documents. Sentences are not blank, and every document has at least one. Throws, naming
-  // `name`, if there is no text.
+  // Blank lines separate documents. Sentences are not blank, and every document has at least one sentence. Throws an
+  // Error that contains `name` if there is no text.
   Corpus(std::string text, Sentences rule, const std::string& name = "corpus");
 
   int64_t documents() const { return static_cast<int64_t>(first_.size()) - 1; }  // number of documents
   int64_t sentences() const { return static_cast<int64_t>(spans_.size()); }      // number of sentences
-  // A document's sentences are [first_sentence(d), first_sentence(d + 1)).
+  // The sentences of a document d are [first_sentence(d), first_sentence(d + 1)).
   int64_t first_sentence(int64_t document) const { return first_[static_cast<size_t>(document)]; }
   std::string_view sentence(int64_t i) const {  // text of sentence i
     const auto [begin, length] = spans_[static_cast<size_t>(i)];
     return std::string_view(*text_).substr(begin, length);
   }
 
-  std::vector<int64_t> lines() const;  // [sentence] -> line of the text in which it begins, from 1
+  std::vector<int64_t> lines() const;  // [sentence]: the line of the text in which the sentence begins, counted from 1
 
-  // Splits into two parts: the second has every `every`-th document, beginning with document `every` - 1, the first all
-  // others. Throws if there are fewer than `every` documents.
+  // Splits the corpus into two parts. The second part has every `every`-th document, beginning with document `every` -
+  // 1; the first part has all other documents. Throws if there are fewer than `every` documents.
   std::pair<Corpus, Corpus> hold_out(int64_t every) const;
 
  private:
@@ -54,8 +54,8 @@ class Corpus {
 };
 
 // Reads a text file, plain or gzip, or the King James Bible of the Debian package bible-kjv-text (chapters are
-// documents, verses are lines). Adds the text's invalid UTF-8 to `invalid` unless that is null. Throws one Error naming
-// the file, also for a file whose name says JSON or JSONL.
+// documents, verses are lines). Adds the text's invalid UTF-8 to `invalid` if `invalid` is not null. Throws one Error
+// that names the file, also for a file whose name indicates JSON or JSONL.
 Corpus read_corpus(const std::string& path, Sentences rule = Sentences::lines, InvalidUtf8* invalid = nullptr);
 
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// Documents: the texts of a file or of the files of a folder.
+// Documents: the texts of a file, or of the files in a folder.
 #pragma once
 #include <functional>
 #include <span>
@@ -8,28 +8,29 @@
 
 namespace godwit::data {
 
-// `path` itself, or the files in a folder and its subfolders whose names end with one of `endings` by has_ending(), in
-// order of their paths. Follows links, except links to a folder that contains the link. Leaves out the merges.txt of a
-// tokenizer, and files and subfolders whose names begin with a dot. Throws if there is no file, for a broken link with
-// one of the endings or without an extension, and for anything else with one of the endings, such as a pipe.
+// Returns `path` itself if it is a file. For a folder, returns the files in the folder and its subfolders whose names
+// end with one of `endings` according to has_ending(), in the order of their paths. Follows links, except links to a
+// folder that contains the link. Omits the merges.txt of a tokenizer, and files and subfolders whose names begin with a
+// dot. Throws if there is no file, for a broken link with one of the endings or without an extension, and for other
+// objects with one of the endings, such as a pipe.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
-// The text of a file without the byte-order mark of UTF-8. Throws for UTF-16, naming `file`.
+// The text of a file without the UTF-8 byte-order mark. Throws an Error that names `file` for UTF-16.
 std::string_view utf8_text(std::span<const uint8_t> bytes, const std::string& file);
 
 // Whether the name of a file ends with `ending`, which is in lower case. Letters of the name may be in upper case.
 bool has_ending(const std::string& file, std::string_view ending);
 
-// Endings of the text files of a folder: .txt and .jsonl, also with .gz.
+// Endings of the text files in a folder: .txt and .jsonl, also with .gz.
 const std::vector<std::string>& text_endings();
 
-// Throws if the name of a file says that it is JSON or JSONL, for readers of plain text only.
+// Throws if the name of a file indicates JSON or JSONL. For readers that accept only plain text.
 void check_plain_text(const std::string& file);
 
-// Calls f for each document of a file, which may be gzip. A line of a .jsonl file is an object whose member `text` is a
-// document; any other file is one document. A byte-order mark and empty documents are left out. Throws an Error naming
-// file and line, for a .json file, for a document of another file with a byte 0, or if a file has more than 8 GiB after
-// unpacking.
+// Calls f for each document of a file, which may be gzip. In a .jsonl file, each line is an object whose member `text`
+// is a document. Any other file is one document. Byte-order marks and empty documents are omitted. Throws an Error that
+// names file and line for a .json file, for a 0 byte in a document that is not from a .jsonl file, and for a file of
+// more than 8 GiB after unpacking.
 void each_document(const std::string& file, const std::function<void(std::string_view text)>& f);
 
 }  // namespace godwit::data

@@ -1,4 +1,4 @@
-// InvalidUtf8: counts the invalid sequences of texts, for a notice.
+// InvalidUtf8: counts the invalid UTF-8 sequences of texts for a notice.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,11 +11,11 @@ inline constexpr const char* kInvalidAreReplaced =
 
 // Counts the invalid UTF-8 sequences of texts.
 struct InvalidUtf8 {
-  int64_t count = 0;       // of sequences
-  std::string first = "";  // place of the first: "FILE at byte N", N from 0
+  int64_t count = 0;       // number of sequences
+  std::string first = "";  // place of the first sequence: "FILE at byte N", N from 0
 
-  void add(const std::string& file, std::string_view text);  // `text`: the content of `file`
-  // "" if there are none. `effect`: what becomes of the sequences, and the remedy.
+  void add(const std::string& file, std::string_view text);  // counts the sequences in `text`, the content of `file`
+  // The notice, or "" if there are no invalid sequences. `effect`: how the sequences are treated, and the remedy.
   std::string notice(const std::string& effect) const;
 };
 

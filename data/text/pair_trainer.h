@@ -1,5 +1,5 @@
-// PairTrainer: makes tokens by repeatedly merging the most frequent pair of adjacent tokens (Sennrich et al.,
-// Neural machine translation of rare words with subword units, 2016).
+// PairTrainer: creates tokens by repeatedly merging the most frequent pair of adjacent tokens (Sennrich et al., Neural
+// machine translation of rare words with subword units, 2016).
 #pragma once
 #include <cstdint>
 #include <queue>
@@ -15,33 +15,33 @@ class PairTrainer {
  public:
   // A word of the text.
   struct Word {
-    std::vector<int32_t> ids;  // its tokens
-    int64_t count;             // occurrences in the text
+    std::vector<int32_t> ids;  // tokens of the word
+    int64_t count;             // number of occurrences in the text
   };
 
-  // Distinct tokens by id, and the words that consist of them. The name of a merged token is the left name followed by
-  // the right name without its first `prefix` bytes.
+  // Distinct tokens by id, and the words that consist of these tokens. The name of a merged token is the left name
+  // followed by the right name without its first `prefix` bytes.
   PairTrainer(std::vector<std::string> tokens, std::vector<Word> words, size_t prefix);
 
   // Merges until there are `size` tokens or no pair occurs `min_frequency` times.
   void run(int64_t size, int64_t min_frequency);
 
   std::vector<std::string>& tokens() { return tokens_; }                              // by id
-  const std::vector<std::pair<int32_t, int32_t>>& merges() const { return merges_; }  // in order
+  const std::vector<std::pair<int32_t, int32_t>>& merges() const { return merges_; }  // in the order of merging
 
  private:
   using Pair = uint64_t;  // ids of two adjacent tokens, the first in the upper half
   struct Candidate {
     int64_t count;
     Pair pair;
-    // the top of the queue is the most frequent pair; ties go to the oldest
+    // The top of the queue is the most frequent pair. Ties go to the pair with the lowest ids.
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
   };
   struct PairUse {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // words that contain or once contained the pair
+    std::vector<uint32_t> words;  // words that contain, or once contained, the pair
   };
 
   void count_pairs(uint32_t word, int64_t times);

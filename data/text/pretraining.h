@@ -1,5 +1,5 @@
-// PretrainingSource: samples for masked language modeling and next-sentence prediction, redrawn from a corpus every
-// epoch.
+// PretrainingSource: samples for masked language modeling and next-sentence prediction. They are drawn from a corpus
+// anew in every epoch.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,24 +13,25 @@
 namespace godwit::data {
 
 struct PretrainingOptions {
-  int64_t length = 128;         // maximum number of tokens of a sample, including three special ones
-  double masked = 0.15;         // fraction of a sample's tokens, computed with the special tokens
+  int64_t length = 128;         // maximum number of tokens in a sample, including three special ones
+  double masked = 0.15;         // fraction of a sample's tokens to mask; special tokens are included in the count
   int64_t max_predictions = 0;  // maximum number of masked tokens per sample; 0: masked · length
   double short_samples = 0.1;   // fraction of samples with a random target length, uniform up to the maximum
   uint64_t seed = 0;            // seed of the random draws
-  int threads = 1;              // threads that tokenize
+  int threads = 1;              // number of threads that tokenize
   ProgressFunction progress = {};
 };
 
-// Samples are [CLS] A [SEP] B [SEP]. Documents are split once into runs of consecutive sentences that fill a sample;
-// sentences longer than half a sample are cut first. Sample i uses run i. The rest is drawn from (seed, epoch, sample),
-// as in BERT's own preparation:
+// Samples are [CLS] A [SEP] B [SEP]. Documents are split once into runs of consecutive sentences that fill a sample.
+// Sentences longer than half a sample are cut first. Sample i uses run i. The rest is drawn from (seed, epoch, sample),
+// as in the original BERT preprocessing:
 // - A ends at a random sentence.
-// - B is the text after A (label 0), or random text (label 1) in half of the samples and whenever only one sentence of
-// the run is used. Random text starts at a random sentence of another document, or anywhere if there is only one
-// document.
-// - If A and B are too long, the longer one loses tokens at random ends.
-// - Masked tokens, never special ones: 80 % become [MASK], 10 % a random token of the vocabulary, 10 % stay unchanged.
+// - B is the text after A (label 0) or random text (label 1). It is random in half of the samples, and whenever only
+// one sentence of the run is used. Random text starts at a random sentence of another document, or anywhere if there is
+// only one document.
+// - If A and B are too long, tokens are removed from the longer one at random ends.
+// - Special tokens are never masked. Of the masked tokens, 80 % become [MASK], 10 % become a random token of the
+// vocabulary, and 10 % stay unchanged.
 class PretrainingSource : public TextDataset {
  public:
   // Throws if an option is out of range, or if the corpus has no tokens.
@@ -48,11 +49,11 @@ class PretrainingSource : public TextDataset {
 
  private:
   struct Run {
-    int64_t first, count;  // sentences
+    int64_t first, count;  // range of sentences
     int32_t document;
   };
   struct Range {
-    int64_t begin, end;  // token range of the corpus
+    int64_t begin, end;  // range of tokens in the corpus
     int64_t size() const { return end - begin; }
   };
   struct Plan {
@@ -68,11 +69,11 @@ class PretrainingSource : public TextDataset {
   void mask(TextSample& text, int64_t sample, int64_t epoch) const;
 
   PretrainingOptions options_;
-  int64_t room_;  // tokens for A and B
+  int64_t room_;  // number of tokens for A and B
   int32_t pad_, cls_, sep_, mask_, vocabulary_;
   std::vector<int32_t> tokens_;        // ids of the whole corpus
-  std::vector<int64_t> sentences_{0};  // first token of each sentence, and the end
-  std::vector<int64_t> documents_{0};  // first sentence of each document, and the end
+  std::vector<int64_t> sentences_{0};  // first token of each sentence, and the end of the last one
+  std::vector<int64_t> documents_{0};  // first sentence of each document, and the end of the last one
   std::vector<Run> runs_;
   uint64_t hash_ = 0;
 };

@@ -1,4 +1,4 @@
-// SquadFeatures: questions with windows of their context, as input of BERT: [CLS] question [SEP] context [SEP].
+// SquadFeatures: questions with windows of their contexts, as input of BERT: [CLS] question [SEP] context [SEP].
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -12,22 +12,22 @@
 namespace godwit::data {
 
 struct SquadOptions {
-  int64_t length = 384;       // tokens of a window, including the question and three special tokens
-  int64_t stride = 128;       // context tokens between the starts of consecutive windows
-  int64_t max_question = 64;  // longer questions are truncated
-  bool train = true;          // skips questions without a usable answer
-  int threads = 1;            // threads that tokenize
+  int64_t length = 384;       // number of tokens of a window, including the question and three special tokens
+  int64_t stride = 128;       // number of context tokens between the starts of consecutive windows
+  int64_t max_question = 64;  // maximum number of tokens of a question; longer questions are truncated
+  bool train = true;          // whether to skip questions without a usable answer
+  int threads = 1;            // number of threads that tokenize
   ProgressFunction progress = {};
 };
 
-// A sample is a window. Its target is the token range of the question's first usable answer, or (0, 0) for [CLS] if the
-// window does not contain the complete answer or there is none. Tokens of each context and question are stored once.
-// The result does not depend on the number of threads.
+// A sample is a window. Its target is the token range of the question's first usable answer. The target is (0, 0),
+// which is [CLS], if the window does not contain the complete answer or there is none. Tokens of each context and
+// question are stored once. The result does not depend on the number of threads.
 class SquadFeatures : public TextDataset {
  public:
-  struct Window {  // a part of a context with its question
+  struct Window {  // a part of a context, with its question
     int32_t question;      // index into Squad::questions
-    int32_t first, count;  // token range of the context
+    int32_t first, count;  // token range in the context
     int32_t start, end;    // first and last token of the answer, counted from [CLS]; 0 if absent
   };
 
@@ -45,14 +45,14 @@ class SquadFeatures : public TextDataset {
   const Squad& squad() const { return squad_; }  // the dataset
   // Window i, in the order of the questions.
   const Window& window(int64_t i) const { return windows_[static_cast<size_t>(i)]; }
-  // A question's windows are [first_window(q), first_window(q + 1)).
+  // The windows of a question q are [first_window(q), first_window(q + 1)).
   int64_t first_window(int64_t question) const { return first_window_[static_cast<size_t>(question)]; }
   int64_t left_out() const { return left_out_; }  // number of skipped questions
   int64_t context_begin(int64_t window) const;    // position of the first context token, counted from [CLS]
-  // True if, among the windows of the question that contain this context token, this window has the largest
-  // min(left context, right context) + 0.01 · window size. Ties go to the first window.
+  // True if this window has the largest min(left context, right context) + 0.01 · window size among the windows of the
+  // question that contain this context token. Ties go to the first window.
   bool has_most_context(int64_t window, int64_t token) const;
-  std::string_view text(int64_t window, int64_t start, int64_t end) const;  // source text of tokens, counted from [CLS]
+  std::string_view text(int64_t window, int64_t start, int64_t end) const;  // source text of tokens counted from [CLS]
 
  private:
   struct Question {

@@ -1,4 +1,4 @@
-// Dataset of tokenized samples and their targets.
+// TextDataset: tokenized samples and their targets.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,7 +7,7 @@ namespace godwit::data {
 
 // A tokenized sample.
 struct TextSample {
-  std::vector<int32_t> ids;                              // including [CLS] and [SEP], without padding
+  std::vector<int32_t> ids;                              // includes [CLS] and [SEP], no padding
   int64_t first = 0;                                     // number of tokens of type 0; the following tokens have type 1
   int32_t label = 0;                                     // class, or next sentence (0: B follows A)
   int32_t start = 0, end = 0;                            // first and last token of the answer; (0, 0) if absent
@@ -17,7 +17,7 @@ struct TextSample {
 // All functions are thread-safe and depend only on their arguments.
 class TextDataset {
  public:
-  struct Targets {  // which targets samples have
+  struct Targets {  // the targets that samples have
     bool labels = false, spans = false, masked = false;  // label; start and end; masked tokens
   };
   struct Extent {  // size of a sample
@@ -26,12 +26,12 @@ class TextDataset {
 
   virtual ~TextDataset() = default;
   virtual int64_t size() const = 0;        // number of samples
-  virtual int64_t max_length() const = 0;  // largest number of tokens of a sample
+  virtual int64_t max_length() const = 0;  // maximum number of tokens of a sample
   virtual Targets targets() const = 0;     // targets present in the samples
   virtual int32_t pad() const = 0;         // id of padding
   virtual uint64_t hash() const = 0;       // hash of the contents; equal on ranks with the same data
 
-  virtual Extent measure(int64_t sample, int64_t epoch) const = 0;   // size of read()'s result, computed much faster
+  virtual Extent measure(int64_t sample, int64_t epoch) const = 0;   // size of the result of read(), much faster
   virtual TextSample read(int64_t sample, int64_t epoch) const = 0;  // tokens and targets of a sample
 };
 

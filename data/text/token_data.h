@@ -1,4 +1,4 @@
-// The tokens of a language model's run, from text or from shards.
+// The tokens for a run of a language model, from text or from shards.
 #pragma once
 #include <memory>
 #include <string>
@@ -11,45 +11,46 @@
 
 namespace godwit::data {
 
-inline constexpr const char* kCharacters = "characters";  // names the character tokenizer of a text
+inline constexpr const char* kCharacters = "characters";  // value of `tokenizer` for the character tokenizer of a text
 
-// Where the tokens come from.
+// The source of the tokens.
 struct TokenDataOptions {
-  // Text file, JSONL file (.jsonl, a `text` field per line), shard (.bin), or folder of text files or of shards. A
-  // folder's files are read in order of their paths. In a folder of several shards, names that contain "val" are never
-  // for training.
+  // Text file, JSONL file (.jsonl, one `text` field per line), shard (.bin), or folder of text files or of shards. The
+  // files of a folder are read in the order of their paths. In a folder of several shards, files whose names contain
+  // "val" are never used for training.
   std::string path = "";
-  std::string valid = "";        // validation data, as `path`; its files are never for training; "": a part of `path`
+  std::string valid = "";        // like `path`, for validation; never used for training; "": a part of `path`
   std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()
-  bool needs_tokenizer = false;  // text without `tokenizer` is an error
-  double valid_fraction = 0.1;   // fraction of the tokens at the end of `path`, unless other tokens are for validation
+  bool needs_tokenizer = false;  // whether text without `tokenizer` is an error
+  double valid_fraction = 0.1;   // fraction at the end of `path` for validation, unless other tokens are for validation
 };
 
 // Tokens of one run.
 struct TokenData {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null: shards whose tokenizer is unknown
+  std::shared_ptr<const Tokenizer> tokenizer;  // null for shards whose tokenizer is unknown
   TokenStream train, valid;                    // limited to the vocabulary of the tokenizer or of the shards
-  InvalidUtf8 invalid = {};                    // of a text with the character tokenizer
-  // Bytes by which the tokens of `valid` after the first are longer than their text: U+FFFD has three bytes, the
-  // invalid sequence for which it stands one to three.
+  InvalidUtf8 invalid = {};                    // invalid UTF-8 of a text with the character tokenizer
+  // Number of bytes by which the tokens of `valid` after the first are longer than their text. U+FFFD has three bytes;
+  // the invalid sequence that it replaces has one to three.
   int64_t added_bytes = 0;
-  std::vector<std::string> of_test = {};  // files of a folder of texts that are left out
+  std::vector<std::string> of_test = {};  // omitted test files of a folder of texts
 };
 
-// Without `options.valid`, files of a folder of texts are for validation if their names end with val, valid, validation
-// or dev, and left out if their names end with test, as in ptb.valid.txt or test.jsonl.
+// Without `options.valid`, a folder of texts is split by file name, as in ptb.valid.txt or test.jsonl. Files are for
+// validation if their names end with val, valid, validation or dev. Files whose names end with test are omitted.
 //
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the
-// tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder, if there is one, and text
-// uses characters. Throws an Error naming the file if one is missing, malformed or empty, if a shard's header names
-// another tokenizer or size of the vocabulary, or if a folder has both text files and shards.
+// tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder if there is one, and text
+// uses characters. Throws an Error that names the file if a file is missing, malformed or empty, if a shard's header
+// contains another tokenizer or vocabulary size, or if a folder has both text files and shards.
 TokenData load_token_data(const TokenDataOptions& options);
 
 // Appends the ids of a document of `file`. Errors name the file.
 void encode_document(const Tokenizer& tokenizer, const std::string& file, std::string_view text,
                      std::vector<int32_t>& ids);
 
-// Appends the separator of two documents. Throws if the tokenizer has neither an end-of-text token nor a line feed.
+// Appends the separator between two documents. Throws if the tokenizer has neither an end-of-text token nor a line
+// feed.
 void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids);
 
 }  // namespace godwit::data

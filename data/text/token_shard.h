@@ -1,4 +1,4 @@
-// Shards: files of token ids, memory-mapped for reading.
+// Shards: files of token ids, which are memory-mapped for reading.
 #pragma once
 #include <cstdint>
 #include <fstream>
@@ -13,35 +13,36 @@ namespace godwit::data {
 
 // Layout of a shard.
 enum class ShardFormat {
-  plain,   // uint16 ids, as nanoGPT writes them
+  plain,   // uint16 ids, as in nanoGPT
   header,  // 256 int32 before the ids, as in llm.c: magic, version, number of ids; uint16 or uint32 ids
 };
 
-// A shard. A header's magic and version give the width of ids: 20240520 and 1 for uint16, 20240801 and 7 for uint32.
-// Godwit also stores the tokenizer in the header: vocabulary size at index 3, fingerprint at 4 and 5; 0 means unknown.
+// A shard. The magic and version in a header give the width of ids: 20240520 and 1 for uint16, 20240801 and 7 for
+// uint32. Godwit also stores the tokenizer in the header: vocabulary size at index 3, fingerprint at indices 4 and 5. 0
+// means unknown.
 struct Shard {
   TokenStream tokens;        // memory-mapped
   int64_t vocabulary = 0;    // size of the vocabulary; 0: unknown
   uint64_t fingerprint = 0;  // Tokenizer::fingerprint(); 0: unknown
 };
 
-// Maps a file. A file without a header's magic is a plain shard. Throws an Error naming the file if it is missing,
-// empty, truncated, or of another version. Ids are not read. If the file is truncated while a stream uses it, the
+// Maps a file. A file without a header's magic is a plain shard. Throws an Error that names the file if it is missing,
+// empty or truncated, or has another version. Ids are not read. If the file is truncated while a stream uses it, the
 // process ends with SIGBUS.
 Shard open_shard(const std::string& path);
 
-// Writes a shard under a temporary name. The shard exists after close().
+// Writes a shard under a temporary name. close() gives the file its final name.
 class ShardWriter {
  public:
-  // Throws if the file cannot be written, or if a plain shard's ids would exceed 16 bits.
+  // Throws if the file cannot be written, or if the ids of a plain shard would exceed 16 bits.
   ShardWriter(const std::string& path, ShardFormat format, const Tokenizer& tokenizer);
   ~ShardWriter();  // removes an unfinished file
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  void add(std::span<const int32_t> ids);  // ids of the tokenizer
+  void add(std::span<const int32_t> ids);  // appends ids of the tokenizer
   void close();                            // writes the header and renames the file
-  int64_t size() const { return count_; }  // number of ids so far
+  int64_t size() const { return count_; }  // number of ids added so far
 
  private:
   void write(const void* data, size_t bytes);

@@ -8,36 +8,37 @@
 
 namespace godwit::data {
 
-// A cheap handle: copies share the tokens. Thread-safe.
+// A cheap handle. Copies share the tokens. Thread-safe.
 class TokenStream {
  public:
   TokenStream() = default;                                   // no tokens
-  explicit TokenStream(const std::vector<int32_t>& tokens);  // stores each id in 2 or 4 bytes; none may be negative
-  // `count` ids of `width` bytes (2 or 4, unsigned) at `data`, which `owner` keeps alive. `name`: for messages.
+  explicit TokenStream(const std::vector<int32_t>& tokens);  // stores each id in 2 or 4 bytes; ids must not be negative
+  // A stream over `count` ids of `width` bytes (2 or 4, unsigned) at `data`, which `owner` keeps alive. `name`: for
+  // messages.
   TokenStream(std::shared_ptr<const void> owner, const void* data, int width, int64_t count, std::string name);
 
   int64_t size() const { return size_; }                        // number of tokens
-  void append(const TokenStream& other);                        // adds the tokens of `other` at the end
+  void append(const TokenStream& other);                        // appends the tokens of `other`
   TokenStream range(int64_t begin, int64_t end) const;          // tokens [begin, end)
-  void limit(int64_t vocabulary) { vocabulary_ = vocabulary; }  // read() refuses ids from `vocabulary` on
+  void limit(int64_t vocabulary) { vocabulary_ = vocabulary; }  // read() rejects ids >= `vocabulary`
 
-  // Copies the tokens at [begin, begin + to.size()). Throws for an id outside of the vocabulary, naming file and
-  // position.
+  // Copies the tokens at [begin, begin + to.size()). Throws an Error that names file and position if an id is outside
+  // the vocabulary.
   void read(int64_t begin, std::span<int32_t> to) const;
-  // Hash of the size, of all tokens in memory, and of the first and last 65,536 tokens of each file, to compare the data
-  // of ranks.
+  // Hash for comparing the data of ranks. It covers the size, all tokens in memory, and the first and last 65,536
+  // tokens of each file.
   uint64_t hash() const;
 
  private:
   struct Part {
     std::shared_ptr<const void> owner;
     const void* data;
-    int width;      // bytes of an id
+    int width;      // bytes per id
     int64_t first;  // index of the first id in `data` that belongs to the stream
-    int64_t count;  // ids
+    int64_t count;  // number of ids
     int64_t begin;  // index of the part's first id in the stream
     std::string name;
-    bool in_memory = false;  // otherwise in a file
+    bool in_memory = false;  // false: in a file
   };
   std::vector<Part> parts_;
   int64_t size_ = 0;

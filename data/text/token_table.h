@@ -10,18 +10,18 @@
 
 namespace godwit::data {
 
-// Maps tokens to ids and back. A token's id is its index, which is its line in a vocabulary file.
+// Maps tokens to ids and back. A token's id is its index, which is its line number in a vocabulary file.
 class TokenTable {
  public:
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }  // number of tokens
-  std::optional<int32_t> id(std::string_view token) const;               // none if it is not in the table
+  std::optional<int32_t> id(std::string_view token) const;               // empty if the token is not in the table
   const std::string& token(int32_t id) const;                            // throws unless 0 <= id < size()
   const std::vector<std::string>& tokens() const { return tokens_; }     // by id
   uint64_t hash() const;                                                 // hash of all tokens in order
 
  protected:
-  // Throws, naming lines starting at 1, if a token is empty, contains one of the characters `excluded` ("a line
-  // break"), or occurs twice. `kind`: "token" or "word", for messages.
+  // Throws an Error that names lines, counted from 1, if a token is empty, contains one of the characters `excluded`,
+  // or occurs twice. `excluded_name`: "a line break". `kind`: "token" or "word". Both are for messages.
   TokenTable(std::vector<std::string> tokens, const std::string& kind, std::string_view excluded,
              const std::string& excluded_name);
 

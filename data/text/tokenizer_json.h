@@ -1,4 +1,4 @@
-// Reads HuggingFace's tokenizer.json of a BERT: vocabulary and tokenizer options in one file.
+// Reads HuggingFace's tokenizer.json of a BERT model: vocabulary and tokenizer options in one file.
 #pragma once
 #include <string>
 
@@ -12,10 +12,10 @@ struct TokenizerJson {
   WordPieceOptions options;  // options of the tokenizer
 };
 
-// Reads tokenizer.json. Throws an Error naming file, field and value if a field is malformed, if the ids are not
-// exactly 0 to n-1, or if the tokenizer differs from WordPiece: another model, normalizer, pre-tokenizer or template,
-// or added tokens other than [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are ignored; the caller
-// handles them.
+// Reads tokenizer.json. Throws an Error that names the file, field and value if a field is malformed, if the ids are
+// not exactly 0 to n-1, or if the tokenizer differs from WordPiece: another model, normalizer, pre-tokenizer or
+// template, or added tokens other than [PAD] [UNK] [CLS] [SEP] [MASK]. Truncation, padding and decoder are ignored; the
+// caller handles them.
 TokenizerJson read_tokenizer_json(const std::string& path);
 
 }  // namespace godwit::data

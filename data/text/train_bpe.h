@@ -1,4 +1,5 @@
-// Trains a byte-level BPE. Gives the vocabulary and merges of HuggingFace's BpeTrainer with the alphabet of all bytes.
+// Trains a byte-level BPE. The vocabulary and merges equal those of HuggingFace's BpeTrainer with the alphabet of all
+// bytes.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,13 +11,13 @@ namespace godwit::data {
 
 // Size and limits of the vocabulary.
 struct BpeTraining {
-  int64_t size = 8192;        // tokens, including <|endoftext|> and the 256 bytes; fewer if no pair is frequent enough
-  int64_t min_frequency = 2;  // smallest frequency of a merged pair
-  WordPatternKind pattern = WordPatternKind::gpt2;  // splits text into words
+  int64_t size = 8192;        // number of tokens, with <|endoftext|> and 256 bytes; fewer if no pair is frequent enough
+  int64_t min_frequency = 2;  // minimum frequency of a merged pair
+  WordPatternKind pattern = WordPatternKind::gpt2;  // pattern that splits text into words
 };
 
-// Order of ids: <|endoftext|>, the bytes by their characters, the merges. The result depends neither on the number of
-// threads nor on the order of the texts. Throws if `size` is below 257.
+// The order of ids is: <|endoftext|>, the bytes ordered by their characters, the merges. The result depends neither on
+// the number of threads nor on the order of the texts. Throws if `size` is below 257.
 ByteBpe train_bpe(const TextReader& next, const BpeTraining& training = {});
 
 }  // namespace godwit::data

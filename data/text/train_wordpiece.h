@@ -1,5 +1,6 @@
 // Trains a WordPiece vocabulary by merging frequent pairs of pieces (Sennrich et al., Neural machine translation of
-// rare words with subword units, 2016). Pieces inside words begin with ##. Gives the result of HuggingFace's trainer.
+// rare words with subword units, 2016). Pieces inside words begin with ##. The result equals that of HuggingFace's
+// trainer.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,16 +14,16 @@ namespace godwit::data {
 // Size and limits of the vocabulary.
 struct WordPieceTraining {
   int64_t size = 30'000;      // number of tokens, including the five special ones; fewer if no pair is frequent enough
-  int64_t min_frequency = 2;  // smallest frequency of a merged pair
-  // Maximum number of characters: the most frequent are kept; other characters are dropped from words.
+  int64_t min_frequency = 2;  // minimum frequency of a merged pair
+  // Maximum number of characters. The most frequent ones are kept; other characters are dropped from words.
   int64_t alphabet = 1000;
   WordPieceOptions words = {};  // options of the tokenizer; words longer than max_word are ignored
 };
 
-// Counts words on context().threads threads; the result depends neither on the number of threads nor on the order of
-// the texts. Among equally frequent pairs, the one whose pieces entered the vocabulary first is merged. Token order:
-// special tokens, characters by code point, characters with ##, merges. Throws if `size` is too small for all
-// characters.
+// Counts words on context().threads threads. The result depends neither on the number of threads nor on the order of
+// the texts. Among equally frequent pairs, the pair whose pieces entered the vocabulary first is merged. The order of
+// tokens is: special tokens, characters by code point, characters with ##, merges. Throws if `size` is too small for
+// all characters.
 Vocabulary train_wordpiece(const TextReader& next, const WordPieceTraining& training = {});
 Vocabulary train_wordpiece(const std::vector<std::string>& texts, const WordPieceTraining& training = {});
 

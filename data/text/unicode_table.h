@@ -1,6 +1,6 @@
 // UnicodeTable: normalization and splitting of each code point, exactly as in HuggingFace's BERT tokenizer. Its rules
-// use three Unicode versions: general categories of 8.0 (code points unassigned then are parts of words), canonical
-// decompositions of 9.0, and lower case of 17.0. The results therefore do not depend on the installed Unicode library.
+// use three Unicode versions: general categories of 8.0 (code points unassigned in 8.0 are parts of words), canonical
+// decompositions of 9.0, and lower case of 17.0. The results do not depend on the installed Unicode library.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,41 +11,41 @@ namespace godwit::data {
 
 // Parts of normalization.
 struct NormalizerOptions {
-  bool lower_case, strip_accents, split_cjk;  // lower case; no accents; each Chinese character a word
+  bool lower_case, strip_accents, split_cjk;  // convert to lower case; strip accents; split at Chinese characters
 };
 
-// An entry for every code point.
+// A table with an entry for every code point.
 class UnicodeTable {
  public:
   enum Kind : uint32_t {  // kinds of entries
-    unchanged,  // part of a word, as is
+    unchanged,  // part of a word, unchanged
     word,       // part of a word, replaced by value()
-    alone,      // a separate word, value(): punctuation, Chinese characters
+    alone,      // value() is a separate word: punctuation, Chinese characters
     space,      // ends a word
     removed,    // control characters, and accents if they are stripped
     several,    // several entries, see many()
-    reordered,  // position depends on the neighboring marks, see normalize()
+    reordered,  // its position depends on the neighboring marks, see normalize()
   };
   static Kind kind(uint32_t entry) { return static_cast<Kind>(entry >> 24); }  // kind of an entry
   static char32_t value(uint32_t entry) { return entry & 0xffffff; }  // the replacement, or the code point itself
 
   // A code point and its byte range in the source text.
   struct Char {
-    uint32_t entry;       // its entry
-    uint32_t begin, end;  // bytes of the source text
+    uint32_t entry;       // entry of the code point
+    uint32_t begin, end;  // byte range in the source text
   };
 
   explicit UnicodeTable(const NormalizerOptions& options);  // computes all entries
 
   // The entry of a code point up to U+10FFFF.
   uint32_t entry(char32_t code) const { return pages_[index_[code >> 8]][code & 0xff]; }
-  // The entries of an entry of kind `several`. Their kinds: unchanged (including its value), word, alone or space.
+  // The entries of an entry of kind `several`. Their kinds are unchanged (including its value), word, alone or space.
   std::span<const uint32_t> many(uint32_t entry) const {
     const uint32_t* first = several_.data() + value(entry);
     return {first + 1, *first};
   }
 
-  // Normalizes text with `reordered` code points. The input entries are plain code points; the output entries are of
+  // Normalizes text with `reordered` code points. The input entries are plain code points. The output entries are of
   // kind word, alone or space.
   std::vector<Char> normalize(std::vector<Char> codes) const;
 

@@ -1,4 +1,4 @@
-// Vocabulary: the tokens of a BERT vocab.txt, one per line; a token's id is its line number, starting at 0.
+// Vocabulary: the tokens of BERT's vocab.txt, one per line. A token's id is its line number, starting at 0.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace godwit::data {
 
-// The tokens, with BERT's special ones.
+// The tokens, including BERT's special tokens.
 class Vocabulary : public TokenTable {
  public:
-  // A token's id is its index. Throws, naming lines starting at 1, if a token is empty, contains a line break, is not
-  // UTF-8 or occurs twice, or if one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing.
+  // A token's id is its index. Throws an Error that names lines, counted from 1, if a token is empty, contains a line
+  // break, is not UTF-8 or occurs twice, or if one of [PAD] [UNK] [CLS] [SEP] [MASK] is missing.
   explicit Vocabulary(std::vector<std::string> tokens);
 
   int32_t pad() const { return pad_; }    // id of [PAD]
@@ -28,9 +28,11 @@ class Vocabulary : public TokenTable {
   int32_t pad_, unk_, cls_, sep_, mask_;
 };
 
-// Reads a file whose lines end with \n or \r\n. Errors name the file.
+// Reads a file whose lines end with
+// or \r
+// . Errors name the file.
 Vocabulary read_vocabulary(const std::string& path);
-// Writes the file atomically; throws an Error naming it.
+// Writes the file atomically. Throws an Error that names the file.
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary);
 
 }  // namespace godwit::data

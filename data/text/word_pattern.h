@@ -9,9 +9,9 @@ namespace godwit::data {
 
 // The pattern of a tokenizer.
 enum class WordPatternKind {
-  gpt2,    // contractions, and runs of letters, numbers or other characters, each with one space before it
-  llama3,  // also cl100k of GPT-4: at most three digits, contractions in any case, line breaks behind punctuation
-  qwen2,   // llama3 with one digit
+  gpt2,    // contractions, and runs of letters, numbers or other characters, each with one preceding space
+  llama3,  // also cl100k of GPT-4: at most three digits, contractions in any case, line breaks after punctuation
+  qwen2,   // like llama3, with one digit
 };
 
 // The regular expression of a pattern, as in tokenizer.json.
@@ -22,7 +22,7 @@ class WordPattern {
  public:
   explicit WordPattern(WordPatternKind kind);  // splits by this pattern
 
-  // The end of the word that begins at text[at]; requires at < text.size(). The words of a text partition it.
+  // The end of the word that begins at text[at]; requires at < text.size(). The words partition the text.
   size_t end_of_word(std::string_view text, size_t at) const {
     return kind_ == WordPatternKind::gpt2 ? end_of_gpt2(text, at) : end_of_llama3(text, at);
   }

@@ -12,7 +12,7 @@ namespace godwit::data {
 
 // A token of a text.
 struct Token {
-  int32_t id;           // in the vocabulary
+  int32_t id;           // id in the vocabulary
   uint32_t begin, end;  // bytes [begin, end) of the source text
 
   bool operator==(const Token&) const = default;
@@ -20,10 +20,10 @@ struct Token {
 
 // Normalization and splitting of words.
 struct WordPieceOptions {
-  bool lower_case = true;                            // also strips accents, unless strip_accents says otherwise
-  std::optional<bool> strip_accents = std::nullopt;  // none: same as lower_case
-  bool split_cjk = true;                             // each Chinese character is a word
-  int max_word = 100;                                // code points; a longer word is [UNK]
+  bool lower_case = true;                            // also strips accents, unless strip_accents is set to false
+  std::optional<bool> strip_accents = std::nullopt;  // unset: same as lower_case
+  bool split_cjk = true;                             // whether each Chinese character is a word
+  int max_word = 100;                                // maximum number of code points in a word; a longer word is [UNK]
 };
 
 // The tokenizer. Thread-safe.
@@ -33,15 +33,16 @@ class WordPiece {
   explicit WordPiece(Vocabulary vocabulary, const WordPieceOptions& options = {});
 
   // The tokens of a text, without special tokens around it. Exact occurrences of "[PAD]", "[UNK]", "[CLS]", "[SEP]" and
-  // "[MASK]" in the text become these tokens. Invalid UTF-8 is ignored, as U+FFFD is. The text must be below 4 GiB.
+  // "[MASK]" in the text become these tokens. Invalid UTF-8 and U+FFFD are ignored. The text must be shorter than 4
+  // GiB.
   std::vector<Token> encode(std::string_view text) const;
-  void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends
+  void encode(std::string_view text, std::vector<Token>& tokens) const;  // appends to `tokens`
 
   const Vocabulary& vocabulary() const { return vocabulary_; }  // tokens by id
 
  private:
   struct Special {
-    size_t at, length;  // length 0: no special token before the end of the text
+    size_t at, length;  // length 0: no special token up to the end of the text
     int32_t id;
   };
   Special next_special(std::string_view text, size_t at) const;
@@ -50,7 +51,7 @@ class WordPiece {
   Vocabulary vocabulary_;
   BasicTokenizer splitter_;
   uint32_t max_word_;
-  ByteTrie beginnings_, continuations_;  // tokens without and with ##
+  ByteTrie beginnings_, continuations_;  // tokens without ##, and with ##
 };
 
 }  // namespace godwit::data

@@ -8,11 +8,11 @@
 
 namespace godwit {
 
-// Shared by the contexts of a rank's threads on one GPU. Work that is queued behind aborted work runs with wrong
-// values, so every wait of the host for these streams throws after set(). Thread-safe.
+// Shared by the contexts of a rank's threads on one GPU. Work queued behind aborted work computes wrong values.
+// Therefore, after set(), every wait of the host for these streams throws. Thread-safe.
 class AbortedWork {
  public:
-  // Sets the reason. Call before the abort. Later reasons are ignored.
+  // Sets the reason. Must be called before the abort. Later reasons are ignored.
   void set(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (!aborted_) reason_ = reason;

@@ -1,4 +1,4 @@
-// Fast functions of a GPU with small errors.
+// Fast GPU functions with small errors.
 #pragma once
 #include <cmath>
 

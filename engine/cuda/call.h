@@ -1,4 +1,4 @@
-// Checked calls of CUDA libraries. An Error gives the call, its source location and CUDA's message.
+// Checked calls of CUDA libraries. An Error contains the call, its source location and CUDA's message.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>

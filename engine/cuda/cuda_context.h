@@ -1,4 +1,4 @@
-// CudaContext: the GPU resources of one thread: a stream, a pool for memory in stream order, and library handles.
+// CudaContext: the GPU resources of one thread: a stream, a stream-ordered memory pool, and library handles.
 #pragma once
 #include <cublasLt.h>
 #include <cudnn.h>
@@ -30,13 +30,13 @@ class CudaContext {
   const int multiprocessors;  // of the GPU
   const std::shared_ptr<const CudaStream> shared_stream;
   const CudaStream& stream = *shared_stream;
-  std::shared_ptr<Pool> pool;     // during CudaGraphCache::run(), the cache's pool
+  std::shared_ptr<Pool> pool;     // the cache's pool while CudaGraphCache::run() executes
   GraphCapture* graph_capture = nullptr;  // null unless the stream is being captured
   Staging staging;
   ConvolutionPaths convolutions;
   int64_t choices = 0;  // number of values created by cached()
-  std::function<void()> before_loading;  // engine/gpu.h
-  const void* loading_owner = nullptr;   // of before_loading
+  std::function<void()> before_loading;  // see engine/gpu.h
+  const void* loading_owner = nullptr;   // owner of before_loading
   std::shared_ptr<AbortedWork> aborted = std::make_shared<AbortedWork>();  // shared by the rank's contexts on this GPU
 
   cublasLtHandle_t blas();  // created on first use
@@ -64,8 +64,8 @@ class CudaContext {
 // A pool of GPU memory for work on one stream.
 std::shared_ptr<Pool> make_cuda_pool(int index, std::shared_ptr<const CudaStream> stream);
 
-// Temporary memory for a library call. It may be released right after the call, because memory is reused in stream
-// order.
+// Temporary memory for a library call. It may be released right after the call, because the pool reuses memory in
+// stream order.
 inline Tensor workspace(Cuda device, int64_t bytes) {
   return Tensor({bytes}, DType::u8, cuda_device(device.context->index));
 }

@@ -31,14 +31,14 @@ struct ConvolutionProblem {
   std::vector<int64_t> key(int64_t first) const;  // for CudaContext::cached()
 };
 
-// "conv2d forward, x float32 [2, 8, 8, 16], weight …", for messages; different for different problems.
+// A text for messages: "conv2d forward, x float32 [2, 8, 8, 16], weight …". Different problems have different texts.
 std::string describe(const ConvolutionProblem& problem);
 
 // Computes y, x or w, as `what` selects, from the other two. A gradient is passed in place of its tensor. Tensors are
-// float32 or bfloat16, aligned to 16 bytes; filter gradients of bfloat16 images may be float32. Sums are in float32.
-// Only deterministic engines are used. The number of groups follows from the channels. Returns "" on success, otherwise
-// cuDNN's reason for its failure; the output is then undefined. The engine is chosen once per shape: the first of
-// cuDNN's proposals that runs or, with the context's dnn_timing, the choice of timed_plan().
+// float32 or bfloat16 and aligned to 16 bytes. Filter gradients of bfloat16 images may be float32. Sums are in float32.
+// Only deterministic engines are used. The number of groups follows from the channels. Returns "" on success.
+// Otherwise, returns cuDNN's reason for the failure, and the output is undefined. The engine is chosen once per shape:
+// the first of cuDNN's proposals that runs or, if the context's dnn_timing is set, the choice of timed_plan().
 std::string_view convolve(Cuda device, Convolution what, const ConvolutionOptions& options, const Tensor& x,
                           const Tensor& w, const Tensor& y);
 

@@ -12,20 +12,20 @@
 
 namespace godwit {
 
-// "cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED (reason)", with cuDNN's last reason on this thread.
+// Error text with cuDNN's last reason on this thread: "cudnnBackendFinalize: CUDNN_STATUS_NOT_SUPPORTED (reason)".
 inline std::string dnn_error(const char* call, cudnnStatus_t status) {
   std::array<char, 512> text{};
   cudnnGetLastErrorString(text.data(), text.size());
   return detail::concat(call, ": ", cudnnGetErrorString(status), " (", text.data(), ")");
 }
 
-// Thrown if cuDNN reports that it does not support a configuration; not an error.
+// Thrown if cuDNN reports that it does not support a configuration. Callers then try another configuration.
 struct DnnNotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // Setting an attribute copies the value, including the contents of other descriptors. All functions throw
-// DnnNotSupported or an Error.
+// DnnNotSupported if cuDNN does not support the configuration, and an Error for other failures.
 class DnnDescriptor {
  public:
   DnnDescriptor() = default;  // empty
@@ -59,7 +59,7 @@ class DnnDescriptor {
     library_check(cudnnBackendSetAttribute(handle_, name, type, count, values), "cudnnBackendSetAttribute");
   }
 
-  // Writes at most `room` elements to `to`; returns the number available.
+  // Writes at most `room` elements to `to`. Returns the number of available elements.
   template <class T>
   int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, T* to) const {
     int64_t count = 0;
@@ -68,8 +68,8 @@ class DnnDescriptor {
   }
 
   void finalize() { library_check(cudnnBackendFinalize(handle_), "cudnnBackendFinalize"); }
-  // For configurations that cuDNN may reject for any reason: throws DnnNotSupported on every failure. `name`: the
-  // descriptor, for the message.
+  // Like finalize(), but throws DnnNotSupported on every failure. For configurations that cuDNN may reject for any
+  // reason. `name`: the descriptor, for the message.
   void finalize_if_supported(const char* name) {
     if (const auto status = cudnnBackendFinalize(handle_); status != CUDNN_STATUS_SUCCESS)
       throw DnnNotSupported(dnn_error(name, status));

@@ -1,4 +1,4 @@
-// ConvolutionPlan: cuDNN's engine for one convolution, on a GPU or for a described GPU.
+// ConvolutionPlan: cuDNN's engine for one convolution, on a real or described GPU.
 #pragma once
 #include <functional>
 #include <optional>
@@ -10,24 +10,24 @@
 
 namespace godwit {
 
-// Limits of workspace in bytes: of any engine, and of timed engines after the first.
+// Workspace limits in bytes: for all engines, and for timed engines after the first.
 constexpr int64_t kMostDnnWorkspace = 1ll << 30, kMostTimedWorkspace = 256ll << 20;
 
 enum DnnUid : int64_t { kDnnX = 1, kDnnW = 2, kDnnY = 3, kDnnWideW = 4 };  // IDs of a plan's tensors
 
-// The GPU of a plan: the GPU of a handle, or a described GPU (device_properties()), which needs no driver. The other
-// member is null.
+// The GPU of a plan. `handle` stands for the GPU of a cuDNN handle. `properties` stands for a GPU described by
+// device_properties() and needs no driver. Exactly one member is set.
 struct DnnTarget {
   cudnnHandle_t handle = nullptr;
   const DnnDescriptor* properties = nullptr;
 };
 
-// Describes a GPU from JSON text in cuDNN's format. Needs cuDNN 9.8. Throws an Error with cuDNN's reason.
+// Describes a GPU from JSON text in cuDNN's format. Needs cuDNN 9.8 or later. Throws an Error with cuDNN's reason.
 DnnDescriptor device_properties(const std::string& json);
 
 // Properties of an engine, as reported by cuDNN.
 struct DnnEngine {
-  int64_t index = -1;  // cuDNN's number, for operations of one kind
+  int64_t index = -1;  // cuDNN's index among the engines for operations of one kind
   std::string name;    // number and settings, "67_k2=4_k3=0"; set only for engines chosen by name or by time
   std::vector<cudnnBackendNumericalNote_t> notes;
   bool compiled_at_run_time = false;
@@ -35,32 +35,34 @@ struct DnnEngine {
   bool has(cudnnBackendNumericalNote_t note) const;
 };
 
-// An engine of cuDNN that is deterministic, accumulates in float32 and can be built: the first one proposed, or the
-// fastest of the first ones.
+// A cuDNN engine that is deterministic, accumulates in float32 and can be built. It is the first acceptable proposal,
+// or the fastest of the first ones (select_fastest()).
 //
-// A float32 filter gradient of bfloat16 images is a graph of two operations: the gradient as a virtual float32 tensor,
-// and a copy of this tensor. cuDNN 9.19 has no engine for the gradient alone.
+// A float32 filter gradient of bfloat16 images needs a graph of two operations: the first computes the gradient as a
+// virtual float32 tensor, the second copies this tensor. cuDNN 9.19 has no engine for the gradient alone.
 //
-// For a described GPU, engines that are compiled at run time are accepted without building them: that needs a driver.
+// For a described GPU, engines that are compiled at run time are accepted without being built, because building needs a
+// driver.
 class ConvolutionPlan {
  public:
-  // If `only` is not empty, accepts only the engine of this name.
+  // If `only` is not empty, only the engine of this name is accepted.
   ConvolutionPlan(DnnTarget target, const ConvolutionProblem& problem, std::string only = {});
 
-  const std::string& no_engine_reason() const { return no_engine_reason_; }  // empty if there is an engine
+  const std::string& no_engine_reason() const { return no_engine_reason_; }  // empty if an engine is selected
   int64_t workspace() const { return selected_.workspace; }                  // bytes
   const DnnEngine& engine() const { return selected_.engine; }
-  size_t proposed() const { return proposed_; }  // number of engines proposed up to the chosen one
+  size_t proposed() const { return proposed_; }  // number of proposals examined so far
 
-  // Runs the engine with the memory of `pack`. If its first run fails, selects the next engine and returns false; call
-  // again if no_engine_reason() is empty. Throws if an engine that has run before fails.
+  // Runs the engine with the memory of `pack` and returns true. If the first run of an engine fails, selects the next
+  // engine and returns false; call execute() again if no_engine_reason() is empty. Throws if an engine that has already
+  // run fails.
   bool execute(const DnnDescriptor& pack);
 
   // Like execute(), but a failure after a successful run also selects the next engine.
   bool attempt(const DnnDescriptor& pack);
-  // Selects the fastest of the next `count` engines that run; ties go to the first. Engines after the first need at
-  // most kMostTimedWorkspace. `time` runs the selected engine by attempt() and returns its time, or nothing if it
-  // failed. The selection is final: later failures throw.
+  // Selects the fastest of the next `count` engines that run; ties go to the first. Engines after the first may use at
+  // most kMostTimedWorkspace. `time` runs the selected engine with attempt() and returns its time, or nothing if the
+  // run failed. The selection is final: later failures throw.
   void select_fastest(int count, const std::function<std::optional<double>()>& time);
 
  private:

@@ -1,4 +1,5 @@
-// Elementwise kernels: to[i] = f(from[i]…). Each access handles 16 bytes of the widest type; the tail is scalar.
+// Elementwise kernels: to[i] = f(from[i]…). Each access handles 16 bytes of the widest type; the tail is processed
+// element by element.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +10,7 @@ namespace godwit {
 
 namespace detail {
 
-// n elements; more than 16 bytes take several accesses of 16 bytes.
+// n elements. A pack of more than 16 bytes takes several accesses of 16 bytes.
 template <class T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T values[n];
@@ -55,15 +56,14 @@ constexpr int largest(int a, int b, Rest... rest) {
 
 }  // namespace detail
 
-// Whether all pointers are aligned to `bytes`.
+// Whether all pointers are aligned to `bytes` bytes.
 template <size_t bytes, class... Pointers>
 bool aligned_to(Pointers... pointers) {
   return (... && (reinterpret_cast<uintptr_t>(pointers) % bytes == 0));
 }
 
-// to[i] = f(from[i]…) for i in [0, n). f is a functor with a const __device__ operator() on compute_t of the types.
-// `to` may be one of `from`, element for element. Memory that is not aligned to 16 bytes is processed element by
-// element.
+// Sets to[i] = f(from[i]…) for i in [0, n). f is a functor with a const __device__ operator() on the compute_t of the
+// types. `to` may equal one of `from`. Arrays that are not all aligned to 16 bytes are processed element by element.
 template <class F, class To, class... From>
 void elementwise(Cuda device, const char* operation, int64_t n, F f, To* to, const From*... from) {
   constexpr int kWidth = 16 / detail::largest(sizeof(To), sizeof(From)...);
@@ -72,7 +72,7 @@ void elementwise(Cuda device, const char* operation, int64_t n, F f, To* to, con
          blocks_for(device, packs > 0 ? std::max(packs, n - packs * kWidth) : n), kBlock, f, packs, n, to, from...);
 }
 
-// to[i] = f(i) for i in [0, n).
+// Sets to[i] = f(i) for i in [0, n).
 template <class F, class To>
 void generate(Cuda device, const char* operation, int64_t n, F f, To* to) {
   launch(device, operation, detail::generate_kernel<F, To>, blocks_for(device, n), kBlock, f, n, to);

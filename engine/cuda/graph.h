@@ -1,4 +1,5 @@
-// GraphCapture: captures a thread's stream in parts. Each part is a CUDA graph with host calls before and after it.
+// GraphCapture: captures a thread's stream as one or more parts. Each part is a CUDA graph with host calls before and
+// after it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,14 +17,14 @@ class GraphCapture {
     bool replays_only;
   };
   struct Part {
-    std::vector<Call> before;  // must not affect work already in the stream
+    std::vector<Call> before;  // must not affect work that is already queued on the stream
     CudaGraph graph;
     std::function<void()> after;
 
     void launch(cudaStream_t stream, bool replays) const;  // calls `before`, then launches the graph
   };
 
-  // Starts capturing the thread's work. Tensors are allocated from `pool`.
+  // Starts capturing the thread's work. Tensors are allocated from `pool` until finish().
   GraphCapture(CudaContext& context, std::shared_ptr<Pool> pool);
   ~GraphCapture();  // drops an unfinished capture
   GraphCapture(const GraphCapture&) = delete;
@@ -31,7 +32,7 @@ class GraphCapture {
 
   void on_replay(std::function<void()> f) { part_.before.push_back({std::move(f), true}); }
   void graph_break(std::function<void()> f);
-  // Copies CPU memory to GPU memory through a GPU buffer that the capture keeps.
+  // Copies CPU memory to GPU memory through a GPU buffer that the capture keeps alive.
   void copy(const Tensor& from, const Tensor& to);
   std::vector<Part> finish();
 
@@ -41,7 +42,7 @@ class GraphCapture {
 
   CudaContext& context_;
   std::shared_ptr<Pool> pool_, usual_pool_;
-  Part part_;  // being captured
+  Part part_;  // the part being captured
   std::vector<Part> parts_;
 };
 

@@ -1,4 +1,4 @@
-// Owning wrappers of CUDA streams, events and graphs, created on the calling thread's current GPU.
+// Owning wrappers of CUDA streams, events and graphs. Each object is created on the calling thread's current GPU.
 #pragma once
 #include <utility>
 
@@ -21,15 +21,15 @@ class CudaEvent {
     return *this;
   }
   void record(cudaStream_t stream) const { cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
-  // Blocks the host until the event is done. Returns immediately if nothing was recorded.
+  // Blocks the host until the event has completed. Returns immediately if no event was recorded.
   cudaError_t synchronize() const { return cudaEventSynchronize(event_); }
-  // Whether the event is done. Does not wait.
+  // Whether the event has completed. Does not block.
   bool done() const {
     const cudaError_t status = cudaEventQuery(event_);
     if (status != cudaErrorNotReady) cuda_check(status, "cudaEventQuery");
     return status == cudaSuccess;
   }
-  // Seconds from `begin` to this event; both must be timed and done.
+  // Seconds from `begin` to this event. Both must be timed and have completed.
   double seconds_since(const CudaEvent& begin) const {
     float milliseconds = 0;
     cuda_check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "cudaEventElapsedTime");
@@ -69,7 +69,8 @@ class CudaGraph {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// Does not synchronize with the default stream. Has the highest priority if `high_priority`, otherwise the lowest.
+// A stream that does not synchronize with the default stream. It has the highest priority if `high_priority` is set,
+// otherwise the lowest.
 class CudaStream {
  public:
   explicit CudaStream(bool high_priority = false) {

@@ -1,4 +1,4 @@
-// Philox words of four consecutive elements, for use by one thread.
+// Philox words of four consecutive elements, computed by one thread.
 #pragma once
 #include "engine/cuda/launch.h"
 #include "engine/philox.h"

@@ -1,4 +1,4 @@
-// Reductions over a block's threads and over the rows of a matrix, in a fixed order, so results do not depend on
+// Reductions over the threads of a block and over the rows of a matrix. The order is fixed, so results do not depend on
 // timing.
 #pragma once
 #include <array>
@@ -24,13 +24,13 @@ struct Larger {  // ignores NaN in b
   }
 };
 
-// Reduces the values of all threads of the block with op, which is commutative; every thread gets the result. The block
-// size is a multiple of 32, at most 1024.
+// Reduces the values of all threads of the block with the commutative op. Every thread gets the result. The block size
+// must be a multiple of 32 and at most 1024.
 template <class C, class Op>
 __device__ C block_reduce(C value, Op op) {
   __shared__ C of_warps[32];
   for (int mask = 16; mask > 0; mask /= 2) value = op(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
-  __syncthreads();  // until all threads have read the result of an earlier reduction
+  __syncthreads();  // until all threads have read the result of the previous reduction
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
   __syncthreads();
   C result = of_warps[0];
@@ -45,7 +45,7 @@ inline int row_threads(int64_t width) {
 
 namespace detail {
 
-// Each thread sums a chunk of rows for n columns.
+// Each thread sums n columns over one chunk of rows.
 template <int n, class Term>
 __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, int64_t width, uint32_t tiles,
                                       double* partial) {
@@ -59,7 +59,7 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
     for (int k = 0; k < n; ++k) partial[(blockIdx.x / tiles * Term::kSums + s) * width + c + k] = sums[s][k];
 }
 
-// Σ values[k·stride] for k in [0, count), in order, with kAhead loads in flight.
+// Sums values[k·stride] for k in [0, count), in order, with kAhead loads in flight.
 __device__ inline double ordered_sum(const double* values, int64_t count, int64_t stride) {
   constexpr int64_t kAhead = 32;
   double sum = 0;
@@ -75,7 +75,7 @@ __device__ inline double ordered_sum(const double* values, int64_t count, int64_
   return sum;
 }
 
-// Adds the chunks of each sum.
+// Adds the chunk sums of each column.
 template <size_t sums, class C>
 __global__ void column_total_kernel(const double* partial, int64_t chunks, int64_t width, std::array<C*, sums> to) {
   constexpr int64_t kSums = sums;
@@ -89,9 +89,10 @@ __global__ void column_total_kernel(const double* partial, int64_t chunks, int64
 
 }  // namespace detail
 
-// Sets to[s][c] to sum s of column c, in float64: sums over chunks of column_chunk() rows, then over the chunks, each
-// in order. term(row, c, sums) adds the values of columns [c, c + n) of a row to double sums[Term::kSums][n]. It is a
-// template of n: kPack<T> or 1, as by_packs() chooses for the matrices `from`, which have `width` columns.
+// Sets to[s][c] to sum s of column c. The sums are in float64: first over chunks of column_chunk() rows, then over the
+// chunks, both in order. term(row, c, sums) adds the values of columns [c, c + n) of a row to double
+// sums[Term::kSums][n]. term is a template of n: by_packs() chooses kPack<T> or 1 for the matrices `from`, which have
+// `width` columns.
 template <class T, class Term, class C>
 void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width, Term term,
                  const std::array<C*, Term::kSums>& to, std::initializer_list<const T*> from) {
@@ -104,7 +105,7 @@ void column_sums(Cuda device, const char* operation, int64_t rows, int64_t width
     launch(device, operation, detail::column_partial_kernel<n, Term>, chunks * tiles, threads, term, rows, chunk, width,
            tiles, partial.cuda_data<double>());
   });
-  constexpr int kThreads = 32;  // many blocks, because a thread takes long
+  constexpr int kThreads = 32;  // many small blocks, because each thread runs long
   launch(device, operation, detail::column_total_kernel<Term::kSums, C>,
          blocks_for(device, Term::kSums * width, kThreads), kThreads, partial.cuda_data<double>(), chunks, width, to);
 }

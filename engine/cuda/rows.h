@@ -1,29 +1,29 @@
-// Kernels over the rows of matrices, with accesses of 16 bytes where the addresses allow it.
+// Kernels over the rows of matrices. Accesses handle 16 bytes where the addresses are aligned.
 #pragma once
 #include "engine/cuda/elementwise.h"
 
 namespace godwit {
 
-// Elements of T in 16 bytes.
+// Number of elements of T in 16 bytes.
 template <class T>
 constexpr int kPack = 16 / sizeof(T);
 
-// Calls f.operator()<n>() with n = kPack<T> if `width`, the elements per row, is a multiple of it and all pointers are
-// aligned to 16 bytes; otherwise with n = 1.
+// Calls f.operator()<n>(). n is kPack<T> if `width`, the number of elements per row, is a multiple of kPack<T> and all
+// pointers are aligned to 16 bytes; otherwise n is 1.
 template <class T, class F, class... Pointers>
 void by_packs(int64_t width, F&& f, Pointers... pointers) {
   if (width % kPack<T> == 0 && aligned_to<16>(pointers...)) f.template operator()<kPack<T>>();
   else f.template operator()<1>();
 }
 
-// Whether all pointers have the same distance from 16-byte alignment.
+// Whether all pointers have the same offset from 16-byte alignment.
 template <class First, class... Rest>
 bool aligned_alike(const First* first, const Rest*... rest) {
   return (... && ((reinterpret_cast<uintptr_t>(first) - reinterpret_cast<uintptr_t>(rest)) % 16 == 0));
 }
 
-// Calls f.operator()<n>(c) for pieces [c, c + n) of a row of `width` elements, spread over the threads of a block. If
-// `packed`, n is kPack<T> where `row + c` is aligned to 16 bytes, and 1 at both ends of the row; otherwise n is 1.
+// Calls f.operator()<n>(c) for pieces [c, c + n) of a row of `width` elements, distributed over the threads of a block.
+// If `packed`, n is kPack<T> where `row + c` is aligned to 16 bytes, and 1 at both ends of the row. Otherwise n is 1.
 template <class T, class F>
 __device__ void for_row(const T* row, uint32_t width, bool packed, const F& f) {
   constexpr uint32_t n = kPack<T>;
@@ -38,7 +38,7 @@ __device__ void for_row(const T* row, uint32_t width, bool packed, const F& f) {
     f.template operator()<1>(i < head ? i : i + packs * n);
 }
 
-// n elements of a vector whose alignment may differ from that of the row.
+// Loads n elements of a vector whose alignment may differ from that of the row.
 template <int n, class T>
 __device__ detail::Pack<T, n> load_any(const T* from) {
   if (n > 1 && reinterpret_cast<uintptr_t>(from) % 16 == 0) return detail::load_pack<n>(from, 0);
@@ -60,9 +60,9 @@ __global__ void rows_kernel(F f, uint32_t packs, uint32_t row_packs, To* to) {
 
 }  // namespace detail
 
-// f(row, column, values) sets To values[n], the elements of to [rows, width] at [row, column + (0 … n - 1)]. f is a
-// functor with a const __device__ operator() that is a template of n: kPack<To> if it divides `unit` and the width, and
-// `to` and all `from` are aligned to 16 bytes; otherwise 1.
+// Fills to [rows, width]. f(row, column, values) sets To values[n], the elements at [row, column + (0 … n - 1)]. f is a
+// functor with a const __device__ operator() that is a template of n. n is kPack<To> if kPack<To> divides `unit` and
+// the width and if `to` and all `from` are aligned to 16 bytes; otherwise n is 1.
 template <class F, class To, class... From>
 void generate_rows(Cuda device, const char* operation, int64_t rows, int64_t width, int64_t unit, F f, To* to,
                    const From*... from) {

@@ -1,4 +1,4 @@
-// Staging: ring of page-locked staging buffers for asynchronous host-to-device copies.
+// Staging: a ring of page-locked staging buffers for asynchronous host-to-device copies.
 #pragma once
 #include <array>
 
@@ -14,8 +14,8 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Copies bytes from pageable host memory to the GPU, in stream order. Returns once `from` has been read. Waits for
-  // the GPU only if all slots are in flight.
+  // Copies bytes from pageable host memory to the GPU, in stream order. Returns once `from` has been read. Blocks for
+  // the GPU only if all buffers of the ring are in flight.
   void copy(const void* from, void* to, int64_t bytes, cudaStream_t stream);
 
  private:
@@ -28,13 +28,13 @@ class Staging {
   size_t next_ = 0;
 };
 
-// With GODWIT_POISON=1 in the environment, memory released to the pools of GPU and page-locked memory is filled with
-// this byte (NaN), so that tests find uses after the release.
+// With GODWIT_POISON=1 in the environment, the pools of GPU and page-locked memory fill released memory with this byte
+// (a NaN pattern), so that tests detect uses after release.
 constexpr int kPoison = 0xFF;
 bool poison_released_memory();
 
-// A pool of page-locked memory for CPU tensors that a stream reads or writes. Before releasing a tensor, wait for the
-// stream.
+// A pool of page-locked memory for CPU tensors that a stream reads or writes. Before releasing a tensor, synchronize
+// with the stream.
 std::shared_ptr<Pool> make_pinned_pool();
 
 }  // namespace godwit

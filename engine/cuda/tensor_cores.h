@@ -1,4 +1,4 @@
-// Tensor-core operations of one warp, for compute capability 8.0 and later; all 32 lanes must call them together.
+// Tensor-core operations of one warp, for compute capability 8.0 and later. All 32 lanes must call them together.
 // Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"), with g = lane / 4 and t = lane % 4:
 //   a [16, 16]: words 0…3 hold columns (2t, 2t + 1) of rows g and g + 8, then columns (2t + 8, 2t + 9) of these rows
 //   b [16, 8]:  words 0 and 1 hold rows (2t, 2t + 1) and (2t + 8, 2t + 9) of column g
@@ -20,8 +20,8 @@ __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Loads four matrices of 8 rows of 16 bytes from shared memory: lane i passes row i % 8 of matrix i / 8. Word m is row
-// g, columns (2t, 2t + 1) of matrix m.
+// Loads four matrices, each of 8 rows of 16 bytes, from shared memory. Lane i passes row i % 8 of matrix i / 8. Word m
+// of the result holds row g, columns (2t, 2t + 1) of matrix m.
 __device__ inline void load_matrices(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -29,7 +29,7 @@ __device__ inline void load_matrices(uint32_t (&words)[4], const void* row) {
                : "memory");
 }
 
-// Loads the transposes: word m is rows (2t, 2t + 1), column g of matrix m.
+// Loads the four transposed matrices. Word m of the result holds rows (2t, 2t + 1), column g of matrix m.
 __device__ inline void load_transposes(uint32_t (&words)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -37,7 +37,7 @@ __device__ inline void load_transposes(uint32_t (&words)[4], const void* row) {
                : "memory");
 }
 
-// Asynchronously copies 16 bytes to shared memory; if `there` is false, writes zeros and does not read `from`.
+// Copies 16 bytes to shared memory asynchronously. If `there` is false, writes zeros and does not read `from`.
 __device__ inline void copy_async(void* to, const void* from, bool there) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),

@@ -1,4 +1,5 @@
-// Kernels that update several arrays in place: f(i, a[i], b[i], …). Each access handles 16 bytes of the widest type.
+// Kernels that update several arrays in place with f(i, a[i], b[i], …). Each access handles 16 bytes of the widest
+// type.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace detail {
 template <class T, int n>
 __device__ void store_pack(const T*, const Pack<T, n>&) {}  // read-only array
 
-// Stores a pack rounded to bfloat16, unless `to` is null. Only float arrays have rounded copies.
+// Stores a pack rounded to bfloat16 unless `to` is null. Only float arrays have rounded copies.
 template <class T, int n>
 __device__ void store_rounded(bf16* to, const Pack<T, n>& pack) {
   if constexpr (std::is_same_v<T, float>) {
@@ -38,7 +39,7 @@ __device__ void update_pack(const F& f, int64_t i, bf16* rounded, First* first, 
   update(load_pack<n>(first + i, 0), load_pack<n>(at + i, 0)...);
 }
 
-// Processes [begin, first) and [last, end) element by element, [first, last) in packs.
+// Processes [begin, first) and [last, end) element by element, and [first, last) in packs.
 template <int n, class F, class... T>
 __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, int64_t end, bf16* rounded, T*... at) {
   const int64_t thread = grid_thread(), stride = grid_threads();
@@ -48,7 +49,7 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
 }
 
 // Kernel arguments of update_by_parts(): the index of the first part, and the bounds of the parts as offsets from the
-// begin of this part.
+// start of the first part.
 template <class Formulas>
 struct Parts {
   static constexpr int kMost = 255;
@@ -69,7 +70,7 @@ __device__ int32_t part_at(const Parts<Formulas>& parts, uint32_t offset) {
   return low;
 }
 
-// Updates a pack, element by element if it contains a bound.
+// Updates a pack. A pack that contains a bound is updated element by element.
 template <int n, class Formulas, class... T>
 __device__ void update_pack_by_parts(const Parts<Formulas>& parts, int64_t begin, int64_t i, bf16* rounded, T*... at) {
   const auto offset = static_cast<uint32_t>(i - begin);
@@ -96,7 +97,8 @@ __global__ void update_by_parts_kernel(const __grid_constant__ Parts<Formulas> p
   for (int64_t i = last + thread; i < end; i += stride) update_pack_by_parts<1>(parts, begin, i, rounded, at...);
 }
 
-// The memory for rounded values of update_each()'s first array, or null. Other rounded copies of the arrays expire.
+// Returns the memory for rounded values of update_each()'s first array, or null. Marks other rounded copies of the
+// arrays as out of date.
 template <class First, class... T>
 bf16* rounded_target(int64_t begin, int64_t end, First* first, T*... at) {
   const auto expire = [&]<class A>(A* array) {
@@ -114,12 +116,12 @@ bf16* rounded_target(int64_t begin, int64_t end, First* first, T*... at) {
 // The part [first, last) of a range that kernels process in packs.
 struct PackedRange {
   int64_t first, last, packs;
-  // Threads that process all of [begin, end) at once.
+  // Number of threads that process [begin, end) in one pass.
   int64_t threads(int64_t begin, int64_t end) const { return std::max({packs, first - begin, end - last}); }
 };
 
-// The packs of n elements of [begin, end), aligned to 16 bytes in all arrays; none if the arrays do not reach this
-// alignment at the same element.
+// The packs of n elements in [begin, end), aligned to 16 bytes in all arrays. There are none if the arrays do not reach
+// this alignment at a common element.
 template <int n, class... T>
 PackedRange packed_range(int64_t begin, int64_t end, const T*... at) {
   int64_t first = begin;
@@ -129,10 +131,10 @@ PackedRange packed_range(int64_t begin, int64_t end, const T*... at) {
   return {first, first + packs * n, packs};
 }
 
-// f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements to
-// update by reference; one with GODWIT_INLINE also runs on the CPU (engine/update_each.h). A read-only array may be one
-// of the updated arrays. Arrays that do not reach 16-byte alignment at the same i are processed element by element.
-// Within RoundedCopy::update(), the first array's copy is written too.
+// Calls f(i, at[i]…) for i in [begin, end). f is a functor with a const __device__ operator() that takes the elements
+// to update by reference. If the operator has GODWIT_INLINE, f also runs on the CPU (engine/update_each.h). A read-only
+// array may equal one of the updated arrays. Arrays that do not reach 16-byte alignment at a common i are processed
+// element by element. Within RoundedCopy::update(), the copy of the first array is also written.
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at) {
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
@@ -141,7 +143,7 @@ void update_each(Cuda device, const char* operation, int64_t begin, int64_t end,
          kBlock, f, begin, packed.first, packed.last, end, detail::rounded_target(begin, end, at...), at...);
 }
 
-// One launch for up to Parts::kMost bounds and 2³¹ elements.
+// Each launch handles up to Parts::kMost bounds and 2³¹ elements.
 template <class Formulas, class... T>
 void update_by_parts(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      Formulas formulas, T*... at) {

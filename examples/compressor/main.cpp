@@ -1,4 +1,4 @@
-// Four nodes train with a custom compressor, and without compression for comparison.
+// Four nodes train with a custom compressor and, for comparison, without compression.
 #include <godwit/godwit.h>
 
 #include <cstdio>

@@ -31,7 +31,7 @@ class NaturalCompressor : public godwit::Compressor {
   }
 
  private:
-  static constexpr int kZero = 64;  // code of the exponent of 1; code 0 is the value 0, also sent for values below 2⁻⁶³
+  static constexpr int kZero = 64;  // code of the exponent of 1; code 0 is the value 0 and all values below 2⁻⁶³
 
   static uint32_t byte_of(float x, float u) {
     int exponent;

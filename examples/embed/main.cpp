@@ -1,4 +1,4 @@
-// A custom network and training loop: four nodes, which are threads of this process, train with Birder.
+// A custom network and training loop. Four nodes, which are threads of this process, train with Birder.
 #include <godwit/godwit.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// A compressor: keeps the upper 16 bits of each float32 (sign, exponent and 7 bits of the significand), half the bytes.
+// A compressor: keeps the upper 16 bits of each float32 (sign, exponent and 7 bits of the significand), which halves
+// the bytes.
 #include <bit>
 
 #include "quadrants.h"

@@ -1,5 +1,5 @@
-// A dataset: 12×12 images with stripes of one of four slopes, made when they are read. The loader shuffles, splits over
-// the ranks, and prefetches.
+// A dataset: 12×12 images with stripes of one of four slopes. The images are created when they are read. The loader
+// shuffles them, splits them over the ranks, and prefetches.
 #include <cstdio>
 
 #include "godwit/godwit.h"

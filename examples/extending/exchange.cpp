@@ -1,5 +1,5 @@
 // Trimmed mean (Yin et al. 2018): the mean of each gradient value over the ranks, without the `trim` largest and the
-// `trim` smallest values. A few ranks with wrong gradients cannot move it far.
+// `trim` smallest values. A few ranks with wrong gradients therefore have a limited effect.
 #include "quadrants.h"
 
 using namespace godwit;

@@ -1,4 +1,4 @@
-// A model: residual blocks with layer norm. Weights are saved as safetensors, which PyTorch programs read.
+// A model: residual blocks with layer norm. Weights are saved as safetensors, which PyTorch programs can read.
 #include <filesystem>
 
 #include "quadrants.h"

@@ -47,7 +47,7 @@ class Lion : public Optimizer {
 
 const OptimizerMethod& lion_method() {
   static const OptimizerMethod method{.name = "lion", .help = "signs of an interpolated momentum",
-      .paper = "Chen et al. 2023, Symbolic Discovery of Optimization Algorithms", .bytes = "what its exchange sends",
+      .paper = "Chen et al. 2023, Symbolic Discovery of Optimization Algorithms", .bytes = "traffic of its exchange",
       .defaults = Lion::Options(), .make = [](const AnyOptions& options, OptimizerInputs inputs) -> std::unique_ptr<Optimizer> {
         return std::make_unique<Lion>(options.as<Lion::Options>(), std::move(inputs));
       }};

@@ -1,4 +1,4 @@
-// A small problem for the examples: points of a square, whose class is the quadrant they lie in.
+// A small problem for the examples: points in a square. The class of a point is its quadrant.
 #pragma once
 #include <godwit/godwit.h>
 
@@ -6,7 +6,7 @@
 
 namespace quadrants {
 
-// Draws 32 points and their classes; different for each rank and step.
+// Draws 32 points and their classes. They differ between ranks and steps.
 inline void draw(int rank, int step, const godwit::Tensor& points, const godwit::Tensor& classes) {
   godwit::RandomStream random(/*seed=*/7, godwit::Purpose::augment, static_cast<uint32_t>(rank),
                               static_cast<uint32_t>(step));

@@ -1,6 +1,6 @@
-// Adafactor's update of a bucket, in the same order of operations on the CPU and on GPUs. Sums are in float64:
-// - over a row, and over the row sums: value i is added to lane i mod 32, then the upper half of the lanes is added to
-//   the lower half until one lane is left;
+// Adafactor's update of a bucket. The order of operations is the same on the CPU and on GPUs. Sums are in float64:
+// - over a row, and over the row sums: value i is added to lane i mod 32; then the upper half of the lanes is added to
+// the lower half until one lane is left;
 // - over a column: in order within chunks of column_chunk() rows, then over the chunks in order.
 #pragma once
 #include <cstdint>
@@ -11,25 +11,26 @@
 // Kernels of Adafactor.
 namespace godwit::adafactor {
 
-constexpr int64_t kLanes = 32;       // partial sums
+constexpr int64_t kLanes = 32;       // number of partial sums
 constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
 
 // A parameter of a bucket.
 struct Matrix {
-  int64_t rows, columns;   // of a vector: 1 and its length; 0 if another rank owns the parameter
+  int64_t rows, columns;   // for a vector: 1 and its length; 0 if another rank owns the parameter
   int64_t chunk;           // column_chunk(rows)
-  int64_t index, element;  // in the bucket: number of the parameter, and of its first element
-  // In the bucket: numbers of its first row mean, column mean (of a vector: value of v) and column sum of a chunk.
+  int64_t index, element;  // index of the parameter and of its first element in the bucket
+  // Indices in the bucket: of the first row mean, of the first column mean (for a vector, the first value of v), and of
+  // the first column sum of a chunk.
   int64_t row, column, partial;
-  bool vector, decays;  // decays: by weight decay
+  bool vector, decays;  // decays: whether weight decay applies
 };
 
 // The parameters of a bucket.
 struct Matrices {
   std::vector<Matrix> all;  // one for each slot
-  Matrix end;               // the numbers after the last parameter
+  Matrix end;               // the indices after the last parameter
   Tensor row, column;       // row means; column means and v
-  Tensor table;             // the bytes of `all`, on the bucket's device
+  Tensor table;             // `all` as bytes, on the bucket's device
 };
 
 // The arrays of a bucket and the constants of a step.
@@ -39,9 +40,9 @@ struct Args {
   const T* g;              // mean gradient
   T *row, *column;         // means of the bucket
   double beta2, eps;       // ε: added to g²
-  double lr, clip_update;  // the rate is lr/max(1, RMS(u)/clip_update)
-  bool relative;           // multiplies the rate by max(kLeastSize, RMS(x))
-  T keep;                  // 1 − lr·λ, for parameters that decay
+  double lr, clip_update;  // the learning rate is lr/max(1, RMS(u)/clip_update)
+  bool relative;           // whether to multiply the rate by max(kLeastSize, RMS(x))
+  T keep;                  // 1 − lr·λ, for parameters with weight decay
 };
 
 // Updates the means of all parameters, then x, in five launches.

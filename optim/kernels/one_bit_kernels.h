@@ -1,5 +1,5 @@
-// The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB. IEEE float32 without contraction in the order written here, so
-// all instruction sets and GPUs give the same bits.
+// The arithmetic of 1-bit Adam, 0/1 Adam and 1-bit LAMB. All operations are IEEE float32 without contraction, in the
+// order written here, so all instruction sets and GPUs give the same bits.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -28,12 +28,12 @@ struct VarianceUpdate {
   GODWIT_INLINE void operator()(int64_t, float& v, float g) const { v = average(v, g * g); }
 };
 
-// to ← g where v ≠ 0, 0 elsewhere.
+// to ← g where v ≠ 0, otherwise 0.
 struct WhereNotZero {
   GODWIT_INLINE void operator()(int64_t, float& to, float g, float v) const { to = v == 0 ? 0.0f : g; }
 };
 
-// to ← from where v = 0, or its root. A saved `e` of another version may be negative.
+// Where v = 0, to ← from, or √from if `root`. A saved `e` of another version may be negative.
 struct WhereZero {
   bool root;
   GODWIT_INLINE void operator()(int64_t, float& to, float from, float v) const {
@@ -41,7 +41,7 @@ struct WhereZero {
   }
 };
 
-// A rank's own second moment, held in e where v = 0.
+// A rank's second moment, stored in e where v = 0.
 struct LateMoment {
   Average average;
   GODWIT_INLINE void operator()(int64_t, float& e, float g, float v) const {
@@ -49,18 +49,18 @@ struct LateMoment {
   }
 };
 
-// A later update of a frozen v = correction·v̂: v̂ ← g² where it is 0, factor·v̂ elsewhere.
+// A later update of a frozen v = correction·v̂: v̂ ← g² where v̂ is 0, otherwise v̂ ← factor·v̂.
 struct VarianceRefresh {
   float factor, correction;
   GODWIT_INLINE void operator()(int64_t, float& v, float g) const { v = v == 0 ? correction * (g * g) : factor * v; }
 };
 
-// u, or ±limit if |u| is larger. A frozen v does not follow gradients that grow; the limit bounds the steps.
+// u, clamped to ±limit. A frozen v does not follow growing gradients, so the limit bounds the steps.
 GODWIT_INLINE inline float limited(float u, float limit) { return std::min(std::max(u, -limit), limit); }
 
 // 1-bit Adam's update from the averaged momentum:
 //   m ← agreed;  x ← keep·x − step_size·limited(m/(√v/root_correction + ε)).
-// Where v = 0, m ← 0. Without the argument m, the averaged momentum is not stored.
+// Where v = 0, m ← 0. In the overload without m, the averaged momentum is not stored.
 struct FrozenUpdate {
   float keep, step_size, root_correction, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float& m, float agreed, float v) const {
@@ -83,7 +83,7 @@ struct LocalMomentum {
   }
 };
 
-// 0/1 Adam's local update: x ← keep·x − lr·limited(m/√(v+ε)). Where v = 0, m counts as 0.
+// 0/1 Adam's local update: x ← keep·x − lr·limited(m/√(v+ε)). Where v = 0, m is treated as 0.
 struct LocalUpdate {
   float keep, lr, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float momentum, float v) const {
@@ -94,7 +94,7 @@ struct LocalUpdate {
 
 // 0/1 Adam's synchronization with the averaged u:
 //   m ← u/rate_sum;  x ← keep·base − rate_sum·limited(m/√(v+ε));  u ← 0.
-// Where v = 0, u counts as 0. base may be x.
+// Where v = 0, u is treated as 0. base may be x.
 struct SyncUpdate {
   float keep, rate_sum, eps, limit;
   GODWIT_INLINE void operator()(int64_t, float& x, float base, float& u, float& m, float v) const {
@@ -107,11 +107,11 @@ struct SyncUpdate {
 
 // 1-bit LAMB from the averaged momentum:
 //   g = (agreed − β1·m)/o1;  v_fresh ← β2·v_fresh + o2·g²;  m ← agreed;  agreed ← limited(m̂/(√v̂ + ε)).
-// Returns (√v̂ + ε)/(√v̂_fresh + ε). Where v = 0, `agreed` counts as 0. Hats are bias corrections: m̂ = m/correction,
-// √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
+// Returns (√v̂ + ε)/(√v̂_fresh + ε). Where v = 0, `agreed` is treated as 0. Hats denote bias correction: m̂ =
+// m/correction, √v̂ = √v/root_correction, √v̂_fresh = √v_fresh/fresh_correction.
 struct FrozenLambUpdate {
   float beta1, o1;
-  Average variance;  // of g²
+  Average variance;  // moving average of g²
   float correction, root_correction, fresh_correction, eps, limit;
   GODWIT_INLINE float operator()(float& m, float& agreed, float& v_fresh, float v) const {
     const float a = v == 0 ? 0.0f : agreed, g = (a - beta1 * m) / o1, root = std::sqrt(v) / root_correction + eps;
@@ -136,7 +136,7 @@ struct LambDecay {
   }
 };
 
-// 1-bit LAMB's factor f of a parameter, from the parameter's largest ratio, ‖p‖² and ‖r‖²: last ← f;  rate ←
+// 1-bit LAMB's factor f of a parameter, computed from the parameter's largest ratio, ‖p‖² and ‖r‖²: last ← f;  rate ←
 // α·f·c̄/correction. For a parameter without decay, both norms are passed as 0.
 struct LambFactor {
   double lr, correction, low, high, threshold;
@@ -155,7 +155,7 @@ struct LambFactor {
   }
 };
 
-// Arguments of frozen_lamb(), which applies f to all values of the ranges and returns the largest result in each range,
+// Arguments of frozen_lamb(). It applies f to all values of the ranges and returns the largest result in each range, as
 // float32 [ranges] on the device. The ranges are consecutive.
 struct FrozenLamb {
   FrozenLambUpdate f;

@@ -1,4 +1,4 @@
-// Images and texts that can be learned in seconds.
+// Images and texts that a model can learn in seconds.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,8 @@ inline std::string big_endian(uint32_t value) {
           static_cast<char>(value)};
 }
 
-// Writes IDX files with images of `width` × 64 / `width` pixels in four classes; each has one bright quadrant in noise.
+// Writes IDX files with images of `width` × 64 / `width` pixels in four classes. Each image has one bright quadrant in
+// noise.
 inline void write_images(const std::filesystem::path& folder, const std::string& prefix, uint32_t count,
                          uint32_t label_count, uint32_t width = 8) {
   std::string images = big_endian(0x803) + big_endian(count) + big_endian(64 / width) + big_endian(width);
@@ -31,7 +32,7 @@ inline void write_images(const std::filesystem::path& folder, const std::string&
 inline const std::vector<std::string> kNames{"anna", "bert", "cleo", "dora", "emil", "fred", "gina", "hugo"};
 inline const std::vector<std::string> kTowns{"oslo", "rome", "bern", "lima", "kyiv", "doha", "riga", "cork"};
 
-// Sentences of the form "NAME lives in TOWN and likes TOWN": masked words follow from neighboring words.
+// Sentences of the form "NAME lives in TOWN and likes TOWN". Masked words follow from neighboring words.
 inline std::string story(size_t documents) {
   std::string text;
   for (size_t i = 0; i < documents; ++i) {
@@ -42,7 +43,7 @@ inline std::string story(size_t documents) {
   return text;
 }
 
-// Each paragraph states where somebody lives, and its question asks for the place.
+// Each paragraph states where a person lives; its question asks for the place.
 inline nlohmann::json squad(size_t paragraphs) {
   nlohmann::json all = nlohmann::json::array();
   for (size_t i = 0; i < paragraphs; ++i) {

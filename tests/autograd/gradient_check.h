@@ -1,4 +1,4 @@
-// Compares gradients with central differences in float64, and makes random tensors for tests.
+// Compares gradients with central differences in float64, and creates random tensors for tests.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 namespace godwit::test {
 
-// Standard normal numbers times `scale`; a pure function of the seed.
+// Standard normal numbers times `scale`. A pure function of the seed.
 inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed = 1, double scale = 1) {
   RandomStream random(seed, Purpose::test);
   const Tensor x(shape, dtype, kCpu);
@@ -48,9 +48,9 @@ inline Var weighted_sum(const Var& y) {
 }
 
 // Compares backward() of f with (f(x + h) - f(x - h)) / 2h for every element of every float64 input. The error may be
-// `tolerance`, relative to max(1, |gradient|). With h = 2⁻¹⁷, truncation and rounding are of order 1e-10 for values of
-// order 1. Also checks that a second backward adds, and that a backward after clear_grad() overwrites. f is called
-// often and must be a pure function.
+// at most `tolerance`, relative to max(1, |gradient|). With h = 2⁻¹⁷, truncation and rounding are of order 1e-10 for
+// values of order 1. Also checks that a second backward() adds, and that a backward() after clear_grad() overwrites. f
+// is called often and must be a pure function.
 inline void check_gradients(const std::function<Var(const std::vector<Var>&)>& f, const std::vector<Tensor>& inputs,
                             double tolerance = 1e-6) {
   std::vector<Var> leaves;

@@ -1,4 +1,4 @@
-// The transport under test in collectives_test.cpp; each test program defines these functions once.
+// The transport under test in collectives_test.cpp. Each test program defines these functions once.
 #pragma once
 #include <functional>
 #include <vector>

@@ -1,4 +1,4 @@
-// A random table that every rank can compute: row r holds the values of rank r.
+// A random table that every rank can compute. Row r contains the values of rank r.
 #pragma once
 #include <vector>
 
@@ -20,7 +20,7 @@ Tensor random_tensor(uint64_t seed, int rank, int64_t n) {
   return Tensor::of(random_row<T>(seed, rank, n), {n});
 }
 
-// Sums rows 0…ranks−1 elementwise in rank order, in T; divides once if `mean`.
+// Sums rows 0…ranks−1 elementwise in rank order, in T. Divides once if `mean`.
 template <class T>
 std::vector<T> rank_order_sum(uint64_t seed, int ranks, int64_t n, bool mean) {
   std::vector<T> sum = random_row<T>(seed, 0, n);

@@ -1,4 +1,4 @@
-// Groups that behave like NCCL's: kernels wait for those of other ranks, so the calls of one rank must not overlap.
+// Groups that behave like NCCL's: kernels wait for kernels of other ranks, so the calls of one rank must not overlap.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -56,7 +56,7 @@ class WaitingGroup : public Group {
       std::lock_guard lock(log_->mutex);
       log_->phases.emplace_back(phase);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // gives another thread time to make a concurrent call
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // gives another thread time for a concurrent call
     call();
     log_->in_flight = false;
   }

@@ -1,4 +1,4 @@
-// cuDNN's planner, without a driver: engines for the convolutions of ResNet-18 and ResNet-50 on described GPUs.
+// cuDNN's planner without a driver: engines for the convolutions of ResNet-18 and ResNet-50 on described GPUs.
 #include "engine/cuda/dnn_plan.h"
 
 #include <dlfcn.h>

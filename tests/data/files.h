@@ -1,4 +1,4 @@
-// Makes IDX files and gzip data for the data tests.
+// Creates IDX files and gzip data for the data tests.
 #pragma once
 #include "tests/support.h"
 

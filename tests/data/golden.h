@@ -1,4 +1,4 @@
-// The committed JPEGs, and the results of PIL and torchvision for them (see make_golden.py).
+// The JPEGs in the repository, and the results of PIL and torchvision for them (see make_golden.py).
 #pragma once
 #include <algorithm>
 #include <fstream>
@@ -14,7 +14,7 @@ inline std::string golden_path(const std::string& name) {
 
 inline Bytes golden_jpeg(const std::string& name) { return read(golden_path(name + ".jpg")); }
 
-// The first marker 0xff `kind` of a JPEG, from byte `from` on. clang 14 cannot compile std::ranges::search.
+// The first marker 0xff `kind` of a JPEG at or after byte `from`. clang 14 cannot compile std::ranges::search.
 inline Bytes::iterator find_marker(Bytes& bytes, uint8_t kind, int64_t from = 0) {
   const uint8_t marker[] = {0xff, kind};
   return std::search(bytes.begin() + from, bytes.end(), std::begin(marker), std::end(marker));

@@ -8,7 +8,7 @@
 namespace emulated_blas {
 
 inline std::atomic<int64_t> in_float32, in_tf32;  // number of float32 matrix products so far
-inline std::atomic<int64_t> products;             // number of calls of cublasLtMatmul so far
+inline std::atomic<int64_t> products;             // number of calls of cublasLtMatmul() so far
 inline std::atomic<bool> epilogues = true;        // false: no product has an algorithm with an epilogue
 
 }  // namespace emulated_blas

@@ -1,4 +1,4 @@
-// GPUs and libraries that do not match the build: each gets one message with the value and the remedy.
+// GPUs and libraries that do not match the build. Each must give one message with the value and the remedy.
 #include <gmock/gmock.h>
 
 #include "autograd/ops/convolution/conv2d.h"

@@ -1,4 +1,4 @@
-// Errors of the CUDA libraries: unsupported shapes and engines, lack of memory, and calls forbidden during a capture.
+// Errors of the CUDA libraries: unsupported shapes and engines, lack of memory, and calls that capture forbids.
 #include <gmock/gmock.h>
 
 #include <thread>

@@ -1,4 +1,5 @@
-// Collectives of NCCL groups are queued on streams: no host waits for them, and a watchdog ends failed collectives.
+// Collectives of NCCL groups are queued on streams. No host thread waits for them, and a watchdog ends failed
+// collectives.
 #include <gmock/gmock.h>
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The fake NCCL behaves like a nonblocking communicator: calls succeed late, and work waits for all ranks.
+// The fake NCCL behaves like a nonblocking communicator: calls complete late, and work waits for all ranks.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

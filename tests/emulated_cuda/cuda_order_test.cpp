@@ -1,4 +1,5 @@
-// A random order of blocks and threads and several grid sizes reveal kernels whose results depend on order or size.
+// Runs kernels with a random order of blocks and threads and several grid sizes. This reveals results that depend on
+// either.
 #include <cstdlib>
 #include <set>
 #include <vector>

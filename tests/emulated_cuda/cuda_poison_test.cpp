@@ -1,4 +1,4 @@
-// Memory that is used after its release is NaN, and a race if another stream uses it.
+// Memory that is used after its release is NaN. If another stream uses it, this is a race.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Whole runs of each program in this process: the emulated libraries and profiler record the calls.
+// Complete runs of each program in this process. The emulated libraries and profiler record the calls.
 #include <gmock/gmock.h>
 
 #include "apps/image/image_config.h"

@@ -87,15 +87,15 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
-cudaError_t cudaMalloc(void** data, size_t bytes);  // fills it with NaN
+cudaError_t cudaMalloc(void** data, size_t bytes);  // fills the memory with NaN
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* data);
-// Copies fail if an address is not in the memory (host or device) that `kind` names.
+// A copy fails if an address is not in the memory (host or device) that `kind` specifies.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);  // on the GPU only
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);  // only on the GPU
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);  // 0 and -5, as on a GPU
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
@@ -108,12 +108,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// Runs no work, and does not count as a wait of the host.
+// Runs no work, and is not counted as a wait of the host.
 cudaError_t cudaEventQuery(cudaEvent_t event);
-// The emulated time that the stream has spent (emulated::spend()) from `begin` to `end`; if none, wall-clock time.
+// The emulated time that the stream has spent (emulated::spend()) from `begin` to `end`. If there is none, wall-clock
+// time.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
-// Work queued on a capturing stream is stored and runs at each launch of the graph. A call that a capture forbids
-// returns an error and invalidates the capture.
+// Work queued on a capturing stream is stored, and runs at each launch of the graph. A call that is not allowed during
+// capture returns an error and invalidates the capture.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
@@ -126,16 +127,16 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace emulated {
 
-// The name of an item of work: a text, or a kernel.
+// The name of an item of work: a text or a kernel.
 struct Label {
   const char* text = nullptr;
   const void* kernel = nullptr;
 };
-// Queues work on a stream, or stores it if the stream is capturing. Returns the error of work that ran at once.
+// Queues work on a stream, or stores it if the stream is capturing. Returns the error of work that ran immediately.
 cudaError_t give(cudaStream_t stream, Label label, std::function<cudaError_t()> work);
-// Called by work of a stream: adds to the time that events measure. Other work takes no time.
+// Called by work of a stream: adds to the time that events measure. Other work takes no emulated time.
 void spend(cudaStream_t stream, double milliseconds);
-// Runs every thread of every block; blocks run one after another. Terminates the process on a deadlock at a barrier.
+// Runs every thread of every block. Blocks run one after another. A deadlock at a barrier terminates the process.
 bool can_run(dim3 grid, dim3 block);
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
 bool in_device_memory(const void* begin, size_t bytes);
@@ -144,7 +145,7 @@ size_t used_bytes();
 inline std::atomic<int> capability{90};     // compute capability of the GPUs; tests may change it
 inline std::atomic<bool> peers{true};       // whether GPUs can access each other's memory
 inline std::atomic<bool> exclusive{false};  // another process uses the GPUs exclusively
-// Calls of all threads since the start of the process; tests subtract two readings.
+// Number of calls of all threads since the start of the process. Tests subtract two readings.
 struct Counts {
   std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
   std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
@@ -154,20 +155,20 @@ struct Counts {
   std::atomic<int64_t> allocations{0};       // calls that allocate or free memory; they may synchronize the device
 };
 inline Counts counts;
-void count_launch();  // for headers of kernels, where the race detector would see an atomic access
+void count_launch();  // for headers of kernels, in which the race detector would see an atomic access
 void block_barrier();
 void warp_barrier();   // orders no memory accesses, like an exchange of values
 void warp_memory_barrier();
 [[noreturn]] void stop(const char* why);
-// Reports an atomic access to the race detector (races.h); `place`: the calling instruction.
+// Reports an atomic access to the race detector (races.h). `place`: the calling instruction.
 void note_atomic(const void* at, size_t bytes, const void* place);
-// Asynchronous copies of 16 bytes to shared memory, or of zeros if `from` is null. Between the two calls, `to` is NaN.
+// Asynchronously copies 16 bytes to shared memory, or zeros if `from` is null. Between the two calls, `to` is NaN.
 void start_copy(void* to, const void* from);
-void await_copies();  // of the running thread
+void await_copies();  // waits for copies of the running thread
 constexpr size_t kLaneBytes = 32;
 inline unsigned lane() { return threadIdx.x % 32; }
 unsigned next_turn();  // exchange slot of the running thread's next exchange: 0, 1, 0, …
-std::byte* lane_slot(unsigned turn, unsigned lane);  // of the running warp
+std::byte* lane_slot(unsigned turn, unsigned lane);  // slot of a lane of the running warp
 
 // Warp exchange: calls read(of_lane), where of_lane(i) returns the `mine` of lane i. Turns alternate between two slots,
 // because lanes may still be reading the slot of the previous exchange.

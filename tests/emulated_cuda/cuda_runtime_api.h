@@ -1,4 +1,4 @@
-// The device-management part of CUDA's header of this name.
+// The device-management part of CUDA's header with this name.
 #pragma once
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// Deferred streams reveal work that neither a stream nor an event orders, and hosts that do not wait.
+// Deferred streams reveal work that neither a stream nor an event orders, and host code that does not wait.
 #include <cstdlib>
 #include <set>
 #include <thread>

@@ -1,5 +1,5 @@
 // The part of cuDNN's graph API that Godwit uses, emulated on the CPU: descriptors with their rules, and convolutions
-// in plain loops. Some of the proposed engines must be rejected by Godwit; they write NaN.
+// in plain loops. Godwit must reject some of the proposed engines; these engines write NaN.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace emulated_dnn {
 
-// The engines proposed for every graph, in this order: those of heuristic mode A, then, from kLarge, the fallback
-// engines. kSplit2 and kSplit3 are one engine of cuDNN with two settings.
+// The engines proposed for every graph, in this order: first those of heuristic mode A, then, starting at kLarge, the
+// fallback engines. kSplit2 and kSplit3 are one cuDNN engine with two settings.
 enum Engine { kNondeterministic, kDownConverting, kUnbuildable, kTensorCore, kLarge, kPlain, kSplit2, kSplit3, kLast };
 
 inline std::atomic<int64_t> in_float32, in_tf32;  // number of convolutions of float32 images so far
-// For tests: if set and true, the call returns CUDNN_STATUS_NOT_SUPPORTED. Arguments: the call's name without
-// "cudnnBackend", and a descriptor type, attribute or engine.
+// For tests: if the function is set and returns true, the call returns CUDNN_STATUS_NOT_SUPPORTED. Arguments: the
+// call's name without "cudnnBackend", and a descriptor type, attribute or engine.
 inline std::function<bool(const char* call, int what)> not_supported;
-// For tests: if set, the milliseconds that a convolution takes with an engine; otherwise 1.
+// For tests: if set, the milliseconds that a convolution takes with an engine. Otherwise, it takes 1 ms.
 inline std::function<double(int engine)> milliseconds;
-// For tests: bytes of workspace that engines need instead of their own.
+// For tests: bytes of workspace by engine. They replace the engine's number.
 inline std::map<int, int64_t> workspaces;
 
 }  // namespace emulated_dnn
@@ -29,7 +29,7 @@ inline std::map<int, int64_t> workspaces;
 
 namespace emulated_dnn {
 
-inline std::atomic<size_t> version{CUDNN_VERSION};  // of the library; tests may change it
+inline std::atomic<size_t> version{CUDNN_VERSION};  // version of the library; tests may change it
 
 }  // namespace emulated_dnn
 

@@ -1,4 +1,4 @@
-// engine/cuda/tensor_cores.h, emulated with exchanges between the fibers of a warp.
+// Emulates engine/cuda/tensor_cores.h with exchanges between the fibers of a warp.
 #pragma once
 #include <cstring>
 

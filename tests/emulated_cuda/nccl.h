@@ -25,9 +25,9 @@ struct ncclConfig_t {
 using ncclComm_t = struct ncclComm*;
 
 namespace emulated_nccl {
-// Tests may change these.
-inline std::atomic<int> version{NCCL_VERSION_CODE};         // of the library
-inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // of all communicators
+// Tests may change these variables.
+inline std::atomic<int> version{NCCL_VERSION_CODE};         // version of the library
+inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // error of all communicators
 }
 
 const char* ncclGetErrorString(ncclResult_t result);

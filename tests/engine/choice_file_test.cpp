@@ -1,4 +1,4 @@
-// Files of choices: recorded choices stay for all threads and later runs; corrupt files never cause an error.
+// Choice files: recorded choices stay valid for all threads and later runs. Corrupt files never cause an error.
 #include "engine/choice_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Include rules that a compiler does not check: folders depend in one direction, and third-party headers stay in
-// sources.
+// Include rules that a compiler does not check. Folders depend on each other in one direction, and only source files
+// include third-party headers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Replays the committed inputs of all fuzz targets: seeds, and inputs that once failed.
+// Replays the stored inputs of all fuzz targets: seeds, and inputs that once failed.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Small BERTs compared with HuggingFace transformers: outputs, every parameter's gradient, ten steps of AdamW.
+// Compares small BERT models with HuggingFace transformers: outputs, every parameter's gradient, ten steps of AdamW.
 #pragma once
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/host_tensor.h"

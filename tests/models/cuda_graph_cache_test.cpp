@@ -1,4 +1,4 @@
-// Training steps of ResNet and BERT as CUDA graphs must match those without graphs bit for bit.
+// Training steps of ResNet and BERT with CUDA graphs must match steps without graphs bit for bit.
 #include <gtest/gtest.h>
 
 #include "autograd/ops/softmax_cross_entropy.h"

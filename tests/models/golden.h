@@ -1,4 +1,4 @@
-// The formulas of make_golden.py, for the tests: weights, images, labels, and summaries of tensors.
+// The formulas of make_golden.py for the tests: weights, images, labels, and summaries of tensors.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ inline uint32_t fnv1a(const std::string& text) {
   return hash;
 }
 
-// Word i of the table `name` (given by its hash); hashed_unit() maps it to a multiple of 2⁻²³ in [-1, 1).
+// Word i of the table with the name hash `name`. hashed_unit() maps the word to a multiple of 2⁻²³ in [-1, 1).
 inline uint32_t hashed_word(uint32_t name, int64_t i) {
   uint32_t x = name + static_cast<uint32_t>(i) * 0x9E3779B9u;
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
@@ -28,7 +28,7 @@ inline uint32_t hashed_word(uint32_t name, int64_t i) {
 inline double hashed_unit(uint32_t name, int64_t i) { return (hashed_word(name, i) >> 8) * 0x1p-23 - 1.0; }
 
 // The index in Godwit's layout [a, b, c, d] of element i of PyTorch's layout [a, d, b, c], for filters and images.
-// Tensors of other rank have the same layout in both.
+// Tensors of other ranks have equal layouts.
 inline int64_t channels_last(const Shape& ours, int64_t i) {
   if (ours.rank() != 4) return i;
   const int64_t plane = ours[1] * ours[2], d = ours[3];
@@ -79,7 +79,7 @@ inline Tensor golden_labels(int64_t n, uint32_t classes) {
   return labels;
 }
 
-// Norm, dot product with the table name.probe, and the elements selected by name.sample, like `summary` of
+// Norm, dot product with the table name.probe, and the elements selected by name.sample, as in `summary` of
 // make_golden.py.
 inline std::vector<double> summary(const std::string& name, const Tensor& tensor, size_t length) {
   const uint32_t probe = fnv1a(name + ".probe"), sample = fnv1a(name + ".sample");

@@ -1,4 +1,4 @@
-// A small GPT-2 compared with HuggingFace transformers: logits, every parameter's gradient, ten steps of AdamW.
+// Compares a small GPT-2 model with HuggingFace transformers: logits, every parameter's gradient, ten steps of AdamW.
 #pragma once
 #include <string>
 

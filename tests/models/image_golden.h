@@ -1,4 +1,4 @@
-// Image classifiers compared with PyTorch: logits, running statistics, every parameter's gradient, ten losses.
+// Compares image classifiers with PyTorch: logits, running statistics, every parameter's gradient, ten losses.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -18,20 +18,20 @@ using test::golden_images;
 using test::golden_labels;
 using test::summary;
 
-// Allowed distance from PyTorch's float64 results, relative to the norm (samples: to the root mean square; losses: to
-// the first loss).
+// Allowed distance from PyTorch's float64 results, relative to the norm. For samples, it is relative to the root mean
+// square, for losses to the first loss.
 struct Tolerance {
   double logits, eval_logits, losses, norm, dot, sample, running;
 };
 
-// float64: rounding, amplified by the same factor as for float32. In the golden files PyTorch's own float32 gradients
-// have errors of up to 3e-2, i.e. 5e5 roundings of 6e-8. The same number of float64 roundings (1e-16) is 1e-10.
+// float64: rounding, amplified by the same factor as for float32. In the golden files, PyTorch's float32 gradients have
+// errors of up to 3e-2, which is 5e5 roundings of 6e-8. The same number of float64 roundings (1e-16) is 1e-10.
 inline constexpr Tolerance kFloat64{1e-10, 1e-10, 1e-10, 1e-10, 1e-10, 1e-9, 1e-10};
 
 // float32: four times the largest distance from float64 among a dozen float32 runs of PyTorch whose initial weights
-// differ by one rounding; at least 4e-6. Eight times on a GPU, where sums also have other orders, and for losses: ten
-// steps amplify the orders of other processors. In some runs a relu flips, which has a much larger effect than the
-// rounding.
+// differ by one rounding; at least 4e-6. The factor is eight on a GPU, where the order of sums also differs, and for
+// losses, because ten steps amplify the different orders of other processors. In some runs, a ReLU flips, which has a
+// much larger effect than the rounding.
 inline Tolerance float32_tolerance(const json& error) {
   const double factor = context().device.is_cuda() ? 8 : 4;
   auto from = [&](const char* key) { return std::max(factor * error[key].get<double>(), 4e-6); };
@@ -115,7 +115,7 @@ inline std::unique_ptr<ImageModel> golden_model(const std::string& name, int64_t
   return make_vgg(config);
 }
 
-// Whether the gradient is 0 but for rounding: batch norm removes the biases of VGG's convolutions.
+// Whether the gradient is 0 up to rounding, because batch norm removes the biases of VGG's convolutions.
 inline bool is_bias_before_batch_norm(const Parameter& p, const nn::Module& model) {
   if (!p.name.starts_with("features.") || !p.name.ends_with(".bias") || model.buffers().empty()) return false;
   const std::string weight = p.name.substr(0, p.name.size() - 4) + "weight";
@@ -152,7 +152,7 @@ inline void expect_golden(const std::string& name, DType dtype, const Tolerance*
     if (step == 0) {
       EXPECT_LE(relative_error(golden["logits"], logits.value()), tolerance.logits);
       size_t compared = 0;
-      double largest = 0;  // norm of a gradient
+      double largest = 0;  // largest norm of a gradient
       for (const Parameter& p : model->parameters()) largest = std::max(largest, summary("", p.var.grad(), 2)[0]);
       for (const Parameter& p : model->parameters()) {
         if (is_bias_before_batch_norm(p, *model)) {

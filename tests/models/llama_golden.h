@@ -1,4 +1,4 @@
-// Small LLaMAs and their relatives compared with HuggingFace transformers: logits, every parameter's gradient, ten
+// Compares small LLaMA models and related models with HuggingFace transformers: logits, every parameter's gradient, ten
 // steps of AdamW.
 #pragma once
 #include <fstream>
@@ -16,7 +16,7 @@ namespace godwit::llama_golden {
 using nlohmann::json;
 using test::table;
 
-// The inputs of make_llama_golden.py. The configuration is read as from transformers' config.json.
+// The inputs of make_llama_golden.py. The configuration is read in the same way as transformers' config.json.
 struct Golden {
   json file = test::read_golden("llama.json"), expected;
   int64_t batch = file["batch"], length = file["length"];

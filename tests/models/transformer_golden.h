@@ -1,4 +1,4 @@
-// Comparison of small transformers with HuggingFace transformers: tolerances and summaries.
+// Compares small transformers with HuggingFace transformers: tolerances and summaries.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -14,14 +14,14 @@ namespace godwit::test {
 
 using nlohmann::json;
 
-// Allowed distance from HuggingFace's float64 results: norms and dots relative to the norm, samples to the root mean
-// square, losses to the first loss.
+// Allowed distance from HuggingFace's float64 results. For norms and dot products, it is relative to the norm, for
+// samples to the root mean square, for losses to the first loss.
 struct Tolerance {
   double losses, norm, dot, sample, parameters;
 };
 
-// float64: rounding, amplified a hundred times as for float32 in the golden file (6e-6 from 6e-8). AdamW amplifies
-// rounding of tiny gradients, so parameters after ten steps get a tolerance of 1e5 roundings.
+// float64: rounding, amplified a hundred times as for float32 in the golden file (6e-6 from 6e-8). AdamW amplifies the
+// rounding of tiny gradients, so parameters after ten steps have a tolerance of 1e5 roundings.
 inline constexpr Tolerance kFloat64{1e-12, 1e-12, 1e-12, 1e-12, 1e-10};
 
 // float32: four times the largest distance from float64 among a dozen float32 runs of PyTorch whose initial weights
@@ -56,10 +56,10 @@ inline Tensor table(const char* name, int64_t n, int64_t limit) {
 }
 
 using Outputs = std::vector<std::pair<std::string, Tensor>>;
-// Computes the loss. Sets the outputs by their names in the golden file, unless null.
+// Computes the loss. Sets the outputs by their names in the golden file, unless the pointer is null.
 using Forward = std::function<Var(Outputs*)>;
 
-// Runs ten steps of AdamW and returns the losses. Calls first(outputs) after the first backward.
+// Runs ten steps of AdamW and returns the losses. Calls first(outputs) after the first backward pass.
 inline std::vector<double> train(const nn::Module& model, const json& adamw, Communicator& comm, const Forward& forward,
                                  const std::function<void(const Outputs&)>& first) {
   std::vector<double> losses;
@@ -88,7 +88,7 @@ inline std::vector<double> train(const nn::Module& model, const json& adamw, Com
   return losses;
 }
 
-// Fills the model by the formula, trains it on one rank, and compares names, outputs, gradients, losses and parameters
+// Fills the model with the formula and trains it on one rank. Compares names, outputs, gradients, losses and parameters
 // with `expected`, which is a part of the golden file.
 inline void expect_training(const nn::Module& model, const json& file, const json& expected, DType dtype,
                             Communicator& comm, const Forward& forward) {
@@ -113,7 +113,7 @@ inline void expect_training(const nn::Module& model, const json& file, const jso
     expect_summary(expected["parameters"], nothing, p.name, p.var.value(), {0, after, after, after, 0});
 }
 
-// Compares a bfloat16 model approximately. bfloat16 has 8 significand bits (rounding of 2⁻⁹ = 0.2 %); two layers
+// Compares a bfloat16 model approximately. bfloat16 has 8 significand bits (rounding of 2⁻⁹ = 0.2 %). Two layers
 // contain about 30 consecutive roundings.
 inline void expect_bfloat16_training(const nn::Module& model, const json& file, const json& expected,
                                      Communicator& comm, const Forward& forward) {

@@ -1,4 +1,5 @@
-// Birder in plain scalar code that follows Algorithm 1: a few lines per role, in float32 or (for comparison) float64.
+// Birder in plain scalar code that follows Algorithm 1. Each role has a few lines. Types: float32, or float64 for
+// comparison.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -29,10 +30,11 @@ struct Options {
   bool feedback = true;
   int64_t t0 = 0;
   bool bf16_moments = false, int8_errors = false;
-  int nodes = 1;  // above 1: ratios are compensated
+  int nodes = 1;  // if above 1, ratios are compensated
 };
 
-// Moments stored in 16 bits and errors stored in 8, rounded with the low 8 bits of the value's random word.
+// Moments stored in 16 bits and errors stored in 8 bits. Both are rounded with the low 8 bits of the value's random
+// word.
 inline float kept_moment(float x, uint32_t word) {
   const uint32_t size = std::bit_cast<uint32_t>(std::abs(x)) + ((word & 255) * 256 + 128);
   const float rounded = std::bit_cast<float>(std::min(size, 0x7F7FFFFFu) / 65536 * 65536);
@@ -61,14 +63,15 @@ T worker_ratio(WorkerValue<T>& value, T g, const Options& options, uint32_t step
   return options.feedback ? ratio + value.e : ratio;
 }
 
-// Rounds the state to its storage types, after e = z − u was set.
+// Rounds the state to its storage types after e = z − u was set.
 inline void keep_short(WorkerValue<float>& value, const Options& options, uint32_t word) {
   if (options.bf16_moments)
     for (float* x : {&value.m, &value.b, &value.b_hat}) *x = kept_moment(*x, word);
   if (options.int8_errors) value.e = kept_error(value.e, word);
 }
 
-// One worker step for one value; returns z and the bit. The bit of a frozen value is 1 once it has had a gradient.
+// One worker step for one value. Returns z and the bit. The bit of a frozen value is 1 once the value has had a
+// gradient.
 inline std::pair<float, bool> worker_value(WorkerValue<float>& value, float g, const Options& options,
                                            const birder::QuantizerRng& rng, int64_t element, bool active) {
   const float z = worker_ratio(value, g, options, rng.step);

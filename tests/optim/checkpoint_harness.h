@@ -8,7 +8,7 @@
 
 namespace godwit::test {
 
-// Saves at the first step from the third on at which replicas are equal. Returns that step; 0 if there was none.
+// Saves at the first step from step 3 on at which replicas are equal. Returns that step, or 0 if there was none.
 inline int64_t save_in_between(MethodPlan plan, const std::string& folder, MethodOutcome* outcome) {
   std::atomic<int64_t> saved{0};
   plan.after_step = [&](DataParallel& replica, Communicator& comm) {
@@ -22,8 +22,8 @@ inline int64_t save_in_between(MethodPlan plan, const std::string& folder, Metho
   return saved;
 }
 
-// A run that stops after a checkpoint and continues from it in new objects ends like a run that never stopped: in
-// parameters, optimizer state, error feedback and master weights, bit for bit.
+// A run that stops after a checkpoint and continues from it in new objects must end like a run that never stopped:
+// parameters, optimizer state, error feedback and master weights are equal bit for bit.
 inline void expect_resumed_alike(MethodPlan plan, const std::function<void(MethodPlan&)>& change = nullptr) {
   plan.gradients = {1, 2, 3, 4, 5, 6};
   const TempFolder folder;

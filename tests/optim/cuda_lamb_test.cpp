@@ -1,4 +1,4 @@
-// LAMB, 1-bit LAMB and Adafactor on ranks that share a GPU: parameters and all state match the CPU bit for bit.
+// LAMB, 1-bit LAMB and Adafactor on ranks that share a GPU. Parameters and all state must match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include "comm/transport/local.h"

@@ -1,4 +1,5 @@
-// Whole steps of several ranks that share a GPU: with equal gradients, all final values match the CPU bit for bit.
+// Complete steps of several ranks that share a GPU. With equal gradients, all final values must match the CPU bit for
+// bit.
 #include <gtest/gtest.h>
 
 #include "tests/optim/methods.h"

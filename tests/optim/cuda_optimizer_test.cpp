@@ -1,4 +1,4 @@
-// Whole optimizers on a GPU, one rank: parameters and all state after several steps match the CPU bit for bit.
+// Complete optimizers on a GPU, one rank. After several steps, parameters and all state must match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include <limits>

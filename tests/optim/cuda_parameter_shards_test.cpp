@@ -1,5 +1,5 @@
-// Sharded parameters on ranks that share a GPU: losses, weights, memory, evaluations and files are those of the CPU's
-// tests.
+// Sharded parameters on ranks that share a GPU. Losses, weights, memory, evaluations and files must equal those of the
+// CPU tests.
 #include <gtest/gtest.h>
 
 #include "tests/optim/checkpoint_harness.h"

@@ -1,5 +1,5 @@
-// bfloat16 copies of parameters, written by the optimizer's kernels: training is bit-identical with and without copies,
-// and no operation reads an outdated copy.
+// bfloat16 copies of parameters, written by the optimizer's kernels. Training must be bit-identical with and without
+// copies, and no operation may read an outdated copy.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Trains flat parameters with gradients given by a function, on ranks that are threads. Collects values and state.
+// Trains flat parameters with gradients from a function, on ranks that are threads. Collects values and state.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -15,11 +15,11 @@
 
 namespace godwit::test {
 
-// Gradient of global element `element` (bucket order: last parameter first) on `rank`.
+// The gradient of global element `element` on `rank`. Elements are in bucket order: the last parameter comes first.
 using GradientOf = std::function<double(int rank, int64_t step, int64_t element, double x)>;
 
-// A noisy quadratic with a different minimum and noise per rank and element; float32 operations only. Some elements
-// never have a gradient, some have a tiny one.
+// A noisy quadratic with a different minimum and noise per rank and element, with float32 operations only. Some
+// elements never have a gradient; some have a tiny gradient.
 inline double noisy_gradient(int rank, int64_t step, int64_t element, double x) {
   if (element % 11 == 3) return 0;
   const auto draw = [&](uint32_t s, int r) {
@@ -52,8 +52,8 @@ struct Plan {
 
 struct Trained {
   std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
-  // State by name and owner: the sender for "m", "b", "b_hat" and "e" of Birder, otherwise 0. Elements without an owner
-  // are NaN.
+  // State by name and owner. For "m", "b", "b_hat" and "e" of Birder, the owner is the sender, otherwise 0. Elements
+  // without an owner are NaN.
   std::map<std::pair<std::string, int>, std::vector<double>> state;
   std::vector<uint64_t> hashes;                         // of each rank's final parameters
   std::vector<std::map<std::string, CommCount>> stats;  // per rank

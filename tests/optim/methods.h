@@ -21,14 +21,14 @@ struct MethodPlan {
   std::string optimizer = "sgd", exchange = "dense", sharding = "none", parameter_wire = "f32";
   Topology topology{2, 2};
   std::vector<int64_t> sizes{40, 700, 64, 256};
-  std::vector<int> gradients{1, 2, 3};  // index of the gradient of each step; 0: the first one with a bad value
+  std::vector<int> gradients{1, 2, 3};  // index of the gradient of each step; 0: the first gradient with a bad value
   double bad = 0;                       // the bad value: element 5 of 'p1' on rank 2
   int late = 0;           // gradients up to this index are 0 at elements 3 modulo 7
   bool skip = false, tied = false;      // tied: every parameter has a second name
   double clip = 0, lr = 1e-3;
   std::optional<double> weight_decay{};
   int64_t bucket_bytes = 512;
-  int micro_batches = 1;  // all with the same gradient
+  int micro_batches = 1;  // all have the same gradient
   Placement placement{};
   std::function<void(DataParallelOptions&)> change{};  // changes the options that the plan set
   std::function<void(DataParallel&, Communicator&)> before_steps{};
@@ -54,7 +54,7 @@ struct MethodOutcome {
   }
 };
 
-// A chain with one node per parameter, so that gradients arrive one after another.
+// A chain with one node per parameter, so that gradients arrive one after the other.
 inline Var method_loss(const std::vector<Var>& vars, int rank, int gradient, double bad, int late) {
   Var y(Tensor::full({1}, 1), true);
   for (size_t p = 0; p < vars.size(); ++p)
@@ -101,7 +101,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
       parameters.push_back({"p" + std::to_string(vars.size() - 1), vars.back()});
     }
     for (size_t i = 0; plan.tied && i < vars.size(); ++i) parameters.push_back({"again" + std::to_string(i), vars[i]});
-    // Options for a run of six steps, so that a warm-up ends after the first step.
+    // Options for a run of six steps. A warm-up ends after the first step.
     DataParallelOptions options{.optimizer = for_run(plan.optimizer, Schedule({}, plan.lr, 6, 6), 6),
                                 .exchange = plan.exchange};
     options.exchange.set("sharding", plan.sharding).set("parameter_wire", plan.parameter_wire);
@@ -146,7 +146,7 @@ inline MethodOutcome train_by(const MethodPlan& plan) {
   return all;
 }
 
-// Every optimizer with every exchange. Optimizers that communicate themselves are run once, without an exchange.
+// Every optimizer with every exchange. Optimizers that communicate themselves run once, without an exchange.
 inline void for_each_method(const std::function<void(MethodPlan)>& f) {
   for (const std::string& optimizer : method_names<OptimizerMethod>())
     for (const std::string& exchange : method_names<ExchangeMethod>()) {
@@ -156,7 +156,8 @@ inline void for_each_method(const std::function<void(MethodPlan)>& f) {
     }
 }
 
-// Every exchange with SGD, and every optimizer with the dense exchange or its own communication.
+// Every exchange with SGD, and every optimizer with the dense exchange or without an exchange if it communicates
+// itself.
 inline void for_each_part(const std::function<void(MethodPlan)>& f) {
   for (const std::string& exchange : method_names<ExchangeMethod>()) {
     SCOPED_TRACE("sgd behind " + exchange);

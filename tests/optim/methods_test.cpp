@@ -1,4 +1,4 @@
-// Properties of every method: pitfalls that no optimizer or exchange may have.
+// Properties of every method. Covers pitfalls that no optimizer or exchange may have.
 #include <algorithm>
 #include <mutex>
 

@@ -1,4 +1,4 @@
-// Trains the small net `Layers` with DataParallel on ranks that are threads, and counts memory and traffic of a step.
+// Trains the small net `Layers` with DataParallel on ranks that are threads. Measures memory and traffic of a step.
 #pragma once
 #include "engine/gpu.h"
 #include "tests/optim/sharding_harness.h"
@@ -13,7 +13,7 @@ struct NetPlan {
   int micro_batches = 1, threads = 1;
   bool tied = false, recompute = false;
   double clip_norm = 0;
-  DType type = DType::f32;  // of the activations
+  DType type = DType::f32;  // type of the activations
   Placement placement = {};
 };
 
@@ -32,7 +32,7 @@ class RankMemory {
   int64_t in_use() const { return pool_->stats().bytes_in_use; }
   int64_t peak() const { return pool_->stats().peak_bytes_in_use; }  // since reset_peak()
   void reset_peak() { pool_->reset_peak(); }
-  // On a GPU, peak of the rank's other threads since they have pools; on the CPU 0.
+  // On a GPU, the peak of the rank's other threads since their pools were created. 0 on the CPU.
   int64_t peak_of_others() const { return context().device.is_cuda() ? peak_gpu_bytes() - peak() : 0; }
 
  private:

@@ -1,4 +1,4 @@
-// A non-finite gradient on one rank: all ranks fail, or all skip the step before any state has changed.
+// A non-finite gradient on one rank. All ranks must fail, or skip the step before any state has changed.
 #include "comm/parallel/finite.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"

@@ -1,5 +1,5 @@
 // Trains with an optimizer that communicates itself, on ranks that are threads, and collects the state of every rank.
-// Also contains the methods' parameter servers in plain code: float32 for bit-exact comparison, or float64.
+// Also contains the methods' parameter servers in plain code, in float32 for bit-exact comparison or in float64.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -107,7 +107,7 @@ struct Settings {
   double min_coeff = 0, max_coeff = 0, coeff_beta = 0, factor_min = 0, factor_max = 0, factor_threshold = 0;
 };
 
-// Common part of the parameter servers: options, start values, gradients and means.
+// Common part of the parameter servers: options, initial values, gradients and means.
 template <class T>
 class Server {
  public:
@@ -159,7 +159,7 @@ class Server {
   size_t d_;
   Values start_;
   std::vector<bool> decayed_;
-  // u within ±most
+  // u, clamped to ±most.
   static T limited(T u, T most) { return std::min(std::max(u, -most), most); }
 
   T beta1, o1, beta2, o2, eps, limit = std::numeric_limits<T>::infinity();
@@ -205,7 +205,7 @@ class OneBitAdamServer : public Server<T> {
         if (v[j] == 0) used[j] = 0;
       m = used;
     }
-    // The limit is on the corrected m̂/√v̂; `rate` contains the correction of m.
+    // The limit applies to the corrected m̂/√v̂. `rate` contains the correction of m.
     const double m_correction = corrected ? 1 - std::pow(config.beta1, static_cast<double>(t)) : 1;
     const bool limits = t > config.warmup_steps && config.update_limit > 0;
     const T most = limits ? T(config.update_limit * m_correction) : std::numeric_limits<T>::infinity();
@@ -236,7 +236,7 @@ class ZeroOneAdamServer : public Server<T> {
     std::vector<Values> g;
     for (int rank = 0; rank < this->world_; ++rank) g.push_back(this->gradient(rank, t, x[static_cast<size_t>(rank)]));
     if (set.variance) {
-      // Adam's v̂ if ĝ² of all steps since the previous change equaled ĝ² of this step
+      // Adam's v̂ if ĝ² of all steps since the previous change had been equal to ĝ² of this step.
       const Values all = this->mean(g);
       const double b = this->settings_.beta2, since = static_cast<double>(t - last_change_);
       const double most = std::max(2 / this->settings_.kappa, since / static_cast<double>(t));
@@ -246,7 +246,7 @@ class ZeroOneAdamServer : public Server<T> {
       for (size_t j = 0; j < this->d_; ++j) this->average(v[j], T(kept), T(weight), all[j] * all[j]);
       last_change_ = t;
     }
-    // After T_v: each rank's second moment where v is 0, from which refreshes make v
+    // After T_v: each rank's second moment where v is 0. Refreshes compute v from it.
     const int64_t after = t - schedule_.last_variance();
     const bool frozen = this->settings_.refresh_variance && after > 0;
     for (size_t i = 0; frozen && i < x.size(); ++i)
@@ -300,16 +300,16 @@ class ZeroOneAdamServer : public Server<T> {
   }
   std::vector<Values> x, m, u, late;
   Values common, v;
-  Values mean_x;                // over the ranks, before a synchronization
+  Values mean_x;                // mean over the ranks, before a synchronization
   std::vector<Values> local_x;  // of each rank, before a synchronization
 
  private:
   SyncSchedule schedule_;
   double rate_sum_ = 0, product_ = 1;
-  int64_t last_change_ = 0;  // of v
+  int64_t last_change_ = 0;  // step of the last change of v
 };
 
-// Computes norms with the engine's own sums, which clip_test verifies.
+// Computes norms with the engine's sums, which clip_test verifies.
 template <class T>
 class OneBitLambServer : public Server<T> {
  public:
@@ -404,7 +404,7 @@ class OneBitLambServer : public Server<T> {
   }
 };
 
-// A small model, and options at which each mechanism acts in few steps.
+// A small model, with options that make each mechanism act in a few steps.
 inline Plan plan_of(const char* name, const Topology& topology, int64_t steps = 200) {
   Plan plan;
   plan.config = name;

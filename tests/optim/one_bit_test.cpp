@@ -1,4 +1,4 @@
-// 1-bit Adam, 0/1 Adam and 1-bit LAMB: pitfalls, bytes, refusals.
+// 1-bit Adam, 0/1 Adam and 1-bit LAMB: pitfalls, bytes, rejected options.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Sharded parameters outside of steps, on every device: evaluations that differ between ranks, saved models.
+// Checks of sharded parameters outside of steps, on every device: evaluations that differ between ranks, and saved
+// models.
 #pragma once
 #include <fstream>
 #include <iterator>
@@ -79,7 +80,7 @@ inline void expect_equal_uneven_evaluations(const Placement& placement) {
       }
 }
 
-// Parameters are read as the exchange gathers them in steps, or as their owners keep them.
+// Reads parameters as the exchange gathers them in steps, or as their owners keep them.
 inline void expect_reads_of_values_gathered_at_once(const Placement& placement) {
   for (const char* wire : {"f32", "bf16", "int8"})
     for (const bool rounded : {true, false}) {
@@ -98,7 +99,7 @@ inline void expect_reads_of_values_gathered_at_once(const Placement& placement) 
     }
 }
 
-// Rank 0 saves; no rank has memory for more than two buckets besides its shards.
+// Rank 0 saves. No rank has memory for more than two buckets in addition to its shards.
 inline void expect_models_saved_by_bucket(const Placement& placement) {
   const TempFolder folder;
   for (const std::string sharding : {"none", "zero3", "hybrid"}) {

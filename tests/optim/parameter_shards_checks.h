@@ -43,7 +43,7 @@ inline void expect_no_bit_changed_by_recomputing(NetPlan plan, const std::vector
         plan.recompute = true;
         for (const char* sharding : {"zero3", "hybrid"})
           for (const bool reshard : {true, false}) {
-            if (sharding[0] == 'h') plan.topology = {1, 4};  // as zero3
+            if (sharding[0] == 'h') plan.topology = {1, 4};  // as for zero3
             plan.exchange = sharded("dense", sharding);
             plan.exchange.reshard_after_forward = reshard;
             expect_same_training(plan, none);
@@ -60,8 +60,8 @@ inline void expect_norms_of_zero2(NetPlan plan) {
   EXPECT_EQ(zero3.x, zero2.x);
 }
 
-// zero3 on one node, hybrid on several. Between steps a worker has 1/shards of parameters and state. A step adds two
-// buckets, each with parameters and gradients, two messages of 1/shards of a bucket, and the activations.
+// zero3 on one node, hybrid on several nodes. Between steps, a worker has 1/shards of the parameters and state. A step
+// adds two buckets with parameters and gradients, two messages of 1/shards of a bucket, and the activations.
 inline void expect_peak_of_shards_and_two_buckets(NetPlan plan) {
   plan.exchange = "dense";
   const NetRun none = train(plan);

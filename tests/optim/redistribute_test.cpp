@@ -1,4 +1,4 @@
-// Checkpoints that another number of workers loads.
+// Checkpoints that are loaded with another number of workers.
 #include <gtest/gtest.h>
 
 #include <mutex>

@@ -1,4 +1,4 @@
-// Trains flat parameters with DataParallel on ranks that are threads; the gradients are those of noisy_gradient().
+// Trains flat parameters with DataParallel on ranks that are threads. The gradients are those of noisy_gradient().
 #pragma once
 #include "comm/consistency.h"
 #include "optim/data_parallel.h"
@@ -22,7 +22,7 @@ struct ShardPlan {
 struct ShardRun {
   std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
   std::vector<double> masters;         // at the end
-  std::vector<int64_t> state_values;   // per rank, of its optimizer
+  std::vector<int64_t> state_values;   // per rank: number of values of its optimizer state
   std::vector<int64_t> owned;          // per rank
   std::vector<std::map<std::string, CommCount>> stats;
   std::vector<Segment> shards;  // of the first bucket

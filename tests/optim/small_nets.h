@@ -17,11 +17,11 @@
 namespace godwit::test {
 
 inline constexpr int64_t kWidth = 64, kLayers = 8;
-inline constexpr int32_t kRows = 4;                      // of a batch
+inline constexpr int32_t kRows = 4;                      // rows of a batch
 inline constexpr int64_t kWeight = kWidth * kWidth * 4;  // bytes
 
-// Layers of one matrix and one bias. With `tied`, the first matrix is also the last one. With `recompute`, pairs of
-// layers keep only their input. `type`: of the activations.
+// Layers of one matrix and one bias each. With `tied`, the first matrix is also the last one. With `recompute`, pairs
+// of layers keep only their input. `type`: type of the activations.
 struct Layers {
   std::vector<Var> weights, biases;
   bool tied = false, recompute = false;
@@ -67,7 +67,7 @@ struct Layers {
   }
 };
 
-// Buckets of one layer each, with the padding.
+// Buckets of one layer each, including the padding.
 inline constexpr int64_t kPadded = 4224, kBucket = 4 * kPadded;
 static_assert(kPadded >= kWidth * kWidth + kWidth && kPadded % 128 == 0);
 

@@ -12,7 +12,7 @@ void set_if_known(Config& config, const std::string& option, const T& value) {
   if (config.has(option)) config.set(option, value);
 }
 
-// The message of the Error that f throws; "" if it throws none.
+// The message of the Error that f throws; "" if f throws none.
 template <class F>
 std::string error_or_none(F&& f) {
   try {

@@ -14,7 +14,7 @@ from report_page.text import LOW, duration, esc, figure, percent, printable, siz
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINES, HUES = 24, 6  # styles of curves: six colors, each in four patterns of dashes
-PHASES = 12  # number of phases with a color; smaller phases are added up
+PHASES = 12  # number of phases with a separate color; smaller phases are summed
 PARTS = {
     "forward": "forward",
     "backward": "backward",
@@ -213,7 +213,7 @@ def bytes_section(runs):
     phases = [row for row in phases if row[2]]
     if not phases:
         return ""
-    share = {}  # phase -> its largest share of the bytes of a run on a link level
+    share = {}  # phase -> its largest fraction of the bytes of a run on a link level
     for _, _, rows in phases:
         for column in (2, 3):
             total = sum(row[column] for row in rows) or 1

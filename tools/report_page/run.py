@@ -8,7 +8,7 @@ import pathlib
 
 from report_page.text import printable
 
-SHOWN_POINTS = 1000  # points of a curve; longer curves keep the smallest and the largest value of each interval
+SHOWN_POINTS = 1000  # points of a curve; longer curves keep the minimum and the maximum of each interval
 CURVES = ("loss", "accuracy", "lr", "step_s", "grad_norm")  # keys of training lines
 BOOKKEEPING = {"step", "epoch", "interrupted"}  # keys of evaluation lines that are not results
 TIMES = (
@@ -116,7 +116,7 @@ class Metrics:
         self.log_every = log_every
         self.step = array.array("q")
         self.seconds, self.inter, self.all = array.array("d"), array.array("d"), array.array("d")
-        self.trained = array.array("q")  # number of steps that the sums cover, up to the line
+        self.trained = array.array("q")  # number of steps that the sums include, up to the line
         self.training, self.evaluations = {}, {}  # key -> Curve
         self.sums, self.known = dict.fromkeys(TIMES, 0.0), dict.fromkeys(TIMES, 0)  # seconds and steps of each part
         self.last_training = self.begins = self.epoch = 0

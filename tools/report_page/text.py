@@ -4,7 +4,7 @@ import html
 import math
 import unicodedata
 
-FRACTIONS = ("top1", "top5", "accuracy")  # ends of keys of fractions, shown in percent
+FRACTIONS = ("top1", "top5", "accuracy")  # suffixes of keys of fractions, which are shown in percent
 LOW = ("loss", "perplexity", "bits_per_byte")  # ends of keys whose lowest value is the best, as in lower_is_better()
 
 

@@ -1,6 +1,6 @@
-// Attention in float32 or float64, and all cases that attention_mma.cu does not support. Works on tiles of queries and
-// keys in shared memory. The softmax is computed online over the tiles of keys (Milakov and Gimelshein 2018), so that
-// only one tile of scores exists at a time.
+// Attention in float32 or float64, and all cases that attention_mma.cu does not support. The kernels process tiles of
+// queries and keys in shared memory. The softmax is computed online over the tiles of keys (Milakov and Gimelshein
+// 2018), so that only one tile of scores exists at a time.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// VDPBF16PS adds the products of pairs of bfloat16 values; each pair is one 32-bit word. Left matrices are rows of
-// words. Right matrices, [pairs][columns], interleave two rows, or are the transpose of a matrix of words. Queries and
+// VDPBF16PS adds the products of pairs of bfloat16 values. Each pair is one 32-bit word. Left matrices are rows of
+// words. Right matrices [pairs][columns] interleave two rows, or are the transpose of a matrix of words. Queries and
 // keys are zero-padded to whole tiles.
 #include "autograd/ops/attention/attention_bf16_avx512.h"
 

@@ -1,4 +1,4 @@
-// For attention*.cpp only: bfloat16 attention with AVX512_BF16 instructions (x86).
+// bfloat16 attention with AVX512_BF16 instructions (x86). Only attention*.cpp includes this header.
 #pragma once
 #include "autograd/ops/attention/attention_heads.h"
 
@@ -6,8 +6,8 @@ namespace godwit::detail {
 
 bool attention_bf16_avx512();  // whether these functions are faster than float32
 
-// Process heads [begin, end) of for_heads(). Products take bfloat16 inputs and sum in float32. q·k and d_out·v use the
-// inputs as they are; probabilities and score gradients are rounded to bfloat16.
+// These functions process heads [begin, end) of for_heads(). Products take bfloat16 inputs and sum in float32. q·k and
+// d_out·v use the unchanged inputs. Probabilities and score gradients are rounded to bfloat16.
 void attention_forward_avx512(const AttentionCall& call, const AttentionTensors& t, int64_t begin, int64_t end);
 void attention_backward_avx512(const AttentionCall& call, const AttentionTensors& t, const AttentionGradients& d,
                                int64_t begin, int64_t end);

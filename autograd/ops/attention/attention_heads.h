@@ -1,4 +1,5 @@
-// For attention*.cpp only: data shared by the heads of a call, and the memory layout of each head.
+// Data shared by the heads of an attention call, and the memory layout of each head. Only attention*.cpp includes this
+// header.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -16,14 +17,14 @@ struct AttentionCall {
   int64_t batch, queries, keys, heads, width;  // extents of q
   int64_t kv_heads;                            // heads of k and v
   int64_t query_stride, key_stride;            // row strides of q, and of k and v
-  double scale;  // factor of the scores
-  const AttentionOptions& options;  // of the call
+  double scale;  // factor applied to the scores
+  const AttentionOptions& options;  // options of the call
   RngKey rng;  // key of the dropout's random numbers
-  int32_t dropped;                             // a probability is dropped if its 24 random bits are below this
+  int32_t dropped;                             // a probability is dropped if its 24 random bits are below this value
   std::vector<std::vector<int32_t>> attended;  // per batch entry: the unmasked keys
   std::shared_ptr<Pool> pool;  // memory pool of the calling thread's context
-  int64_t group() const { return heads / kv_heads; }  // consecutive query heads that share a head of k and v
-  // Minimum units per thread; a unit is `unit` query heads.
+  int64_t group() const { return heads / kv_heads; }  // number of consecutive query heads that share a head of k and v
+  // Minimum number of units per thread. A unit is `unit` query heads.
   int64_t grain(int64_t unit) const { return std::max<int64_t>(1, (1 << 18) / (unit * queries * keys * width)); }
 
   // Collects the unmasked keys of each batch entry.
@@ -59,15 +60,15 @@ struct AttentionHead {
   AttentionHead(const AttentionCall& c, int64_t entry, int64_t head)
       : call(c), b(entry), h(head), attended(c.attended[static_cast<size_t>(b)]) {}
   int64_t count() const { return static_cast<int64_t>(attended.size()); }  // number of unmasked keys
-  // Number of unmasked keys that query i attends; they come first in `attended`.
+  // Number of unmasked keys that query i attends. These keys come first in `attended`.
   int64_t seen(int64_t i) const { return call.options.causal ? i + call.keys - call.queries + 1 : count(); }
   // The first query, rounded down to a multiple of `block`, that attends key number `key` of `attended`.
   int64_t first_query(int64_t key, int64_t block) const {
     return call.options.causal ? std::max<int64_t>(0, key - call.keys + call.queries) / block * block : 0;
   }
-  // Number of keys in [first, first + n) that query i attends; these keys come first.
+  // Number of keys in [first, first + n) that query i attends. These keys come first.
   int64_t seen_of(int64_t i, int64_t first, int64_t n) const { return std::clamp<int64_t>(seen(i) - first, 0, n); }
-  int64_t member() const { return h % call.group(); }  // index of the head among the heads that share k and v
+  int64_t member() const { return h % call.group(); }  // index among the query heads of one head of k and v
   int64_t result_stride() const { return call.heads * call.width; }  // row stride of the result
   // The head's first row in q or its gradient.
   template <class T>
@@ -102,9 +103,9 @@ struct AttentionHead {
   }
 };
 
-// Calls run() for heads [begin, end) in units of `unit` consecutive heads. Units are numbered with the batch entry
-// fastest, so that each thread gets both long and short entries. The heads of one entry, whose rows are adjacent in
-// memory, run consecutively.
+// Calls run() for heads [begin, end) in units of `unit` consecutive heads. In the numbering of the units, the batch
+// entry varies fastest, so that each thread gets both long and short entries. The heads of one entry have adjacent rows
+// in memory and run consecutively.
 template <class F>
 void for_heads(const AttentionCall& call, int64_t unit, int64_t begin, int64_t end, const F& run) {
   for (int64_t b = 0; b < call.batch; ++b)

@@ -21,7 +21,7 @@ namespace godwit {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of `width` elements with row stride `step`: rows `index`, or consecutive rows from `first` on.
+// Rows of `width` elements with row stride `step`: the rows in `index`, or consecutive rows starting at `first`.
 template <class T>
 struct Rows {
   T* first;
@@ -30,7 +30,7 @@ struct Rows {
   T* operator()(int64_t i) const { return first + (index ? index[i] : i) * step; }
 };
 
-constexpr int64_t kAhead = 8;  // rows to prefetch ahead: the stride defeats the hardware prefetcher
+constexpr int64_t kAhead = 8;  // rows to prefetch ahead, because the stride defeats the hardware prefetcher
 
 template <class T>
 HWY_INLINE void prefetch(int64_t width, const T* row) {
@@ -103,7 +103,7 @@ void multiply(int64_t n, const C* HWY_RESTRICT by, C* HWY_RESTRICT x) {
   for (int64_t i = 0; i < n; ++i) x[i] *= by[i];
 }
 
-// Σ a·b, in eight partial sums that the compiler keeps in vectors.
+// Σ a·b in eight partial sums, which the compiler keeps in vectors.
 template <class C, class T>
 C dot(int64_t n, const C* HWY_RESTRICT a, const T* HWY_RESTRICT b) {
   C sums[8] = {};
@@ -114,8 +114,8 @@ C dot(int64_t n, const C* HWY_RESTRICT a, const T* HWY_RESTRICT b) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-// exp(x) for x at most slightly above 0; error at most two units in the last place. 0 below about -87 (float64: -708).
-// NaN stays NaN.
+// exp(x) for x at most slightly above 0. The error is at most two units in the last place. The result is 0 for x below
+// about -87 (float64: -708). NaN stays NaN.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   constexpr bool kSingle = sizeof(T) == 4;
@@ -134,10 +134,10 @@ HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
                                       T(1.0 / 39916800),
                                       T(1.0 / 479001600),
                                       T(1.0 / 6227020800)};
-  // ln 2 = high + low, where n · high is exact for all n that occur.
+  // ln 2 = high + low. n · high is exact for all n that occur.
   constexpr T kHigh = kSingle ? T(0x1.63p-1) : T(0x1.62e42feep-1);
   constexpr T kLow = kSingle ? T(-2.12194440e-4) : T(0x1.a39ef35793c76p-33);
-  // Adding `magic` rounds y to the nearest integer, in the low bits of the sum.
+  // Adding `magic` rounds y to the nearest integer, which is in the low bits of the sum.
   const auto magic = hn::Set(d, kSingle ? T(0x1.8p23) : T(0x1.8p52));
   const hn::RebindToUnsigned<D> bits;
   const auto shifted = hn::MulAdd(x, hn::Set(d, T(1.44269504088896340736)), magic);
@@ -150,8 +150,8 @@ HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   return hn::IfThenElse(low, hn::Zero(d), hn::Mul(y, hn::BitCast(d, power)));
 }
 
-// x [n] becomes exp(x - max); n is a multiple of the vector length. Returns the maximum and the sum. A NaN propagates
-// to the sum.
+// Replaces x [n] by exp(x - max); n is a multiple of the vector length. Returns the maximum and the sum of the
+// exponentials. A NaN propagates to the sum.
 template <class T>
 std::pair<T, T> exp_of_differences(T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -168,7 +168,7 @@ std::pair<T, T> exp_of_differences(T* x, int64_t n) {
   return {hn::GetLane(largest), hn::GetLane(hn::SumOfLanes(d, sum))};
 }
 
-// p becomes exp(p - log_sum), then ds becomes p · (ds - delta), for n elements; n is a multiple of the vector length.
+// Replaces p by exp(p - log_sum), then ds by p · (ds - delta), for n elements; n is a multiple of the vector length.
 template <class T>
 void score_gradient(int64_t n, T log_sum, T delta, T* HWY_RESTRICT p, T* HWY_RESTRICT ds) {
   const hn::ScalableTag<T> d;

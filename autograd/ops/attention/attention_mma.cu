@@ -1,6 +1,7 @@
-// Each warp keeps its own rows and their sums in registers. The other operand is loaded tile by tile through shared
-// memory; the next tile is prefetched while one is multiplied (Dao 2023, "FlashAttention-2"). The output registers of
-// one product are the left operand of the next, so scores and probabilities are never written to memory.
+// Each warp keeps the rows that it owns, and their sums, in registers. The other operand is loaded tile by tile through
+// shared memory. The next tile is prefetched during the multiplication of the current tile (Dao 2023,
+// "FlashAttention-2"). The output registers of one product are the left operand of the next, so scores and
+// probabilities are never written to memory.
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "autograd/ops/attention/cuda/attention_softmax.h"
 

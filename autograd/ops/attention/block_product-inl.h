@@ -1,4 +1,4 @@
-// Vectorized matrix products of blocks in cache. Included once per instruction set.
+// Vectorized matrix products of blocks that fit in the cache. Included once per instruction set.
 #if defined(GODWIT_BLOCK_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_BLOCK_PRODUCT_INL_H_
 #undef GODWIT_BLOCK_PRODUCT_INL_H_
@@ -30,8 +30,8 @@ int64_t row_stride(int64_t n) {
   return ((padded_columns<T>(n) + kLine - 1) / kLine | 1) * kLine;
 }
 
-// c [rows, two vectors] = (add ? c : 0) + a · b, where a is [rows, k], or [k, rows] if transposed, and b is [k, two
-// vectors]. ld*: row strides in elements.
+// c [rows, two vectors] = (add ? c : 0) + a · b. a is [rows, k], or [k, rows] if transposed. b is [k, two vectors].
+// ld*: row strides in elements.
 template <bool transposed, int rows, class T>
 HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
                      T* HWY_RESTRICT c, int64_t ldc, bool add) {
@@ -71,7 +71,7 @@ HWY_INLINE void tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* H
   if constexpr (rows > 5) store(l5, h5, c + 5 * ldc);
 }
 
-// c [m, n] = (add ? c : 0) + op(a) [m, k] · b [k, n], where n is a multiple of two vectors. Sums over k are in order.
+// c [m, n] = (add ? c : 0) + op(a) [m, k] · b [k, n]. n is a multiple of two vectors. Sums over k are in order.
 template <bool transposed, class T>
 void product(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc,
              bool add) {

@@ -1,4 +1,4 @@
-// Self-attention on the output of one linear layer that computes queries, keys and values.
+// Self-attention on the output of one linear layer, which computes queries, keys and values.
 #pragma once
 #include "autograd/ops/attention/attention.h"
 
@@ -13,9 +13,9 @@ enum class QkvOrder { queries_first, values_first };  // queries, keys, values; 
 
 namespace ops {
 
-// attention() of the queries, keys and values of each token, which are columns of qkv [batch · length, 3 · width], with
-// `heads` heads of width / heads. mask is [batch, length], as for attention(). Returns [batch · length, width]. Throws
-// for other shapes or types.
+// attention() of the queries, keys and values of each token, which are columns of qkv [batch · length, 3 · width].
+// There are `heads` heads of width / heads. mask is [batch, length], as for attention(). Returns [batch · length,
+// width]. Throws for other shapes or types.
 Var self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options = {},
                    const Tensor& mask = {}, QkvOrder order = QkvOrder::queries_first);
 

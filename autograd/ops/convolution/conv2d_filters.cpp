@@ -1,4 +1,4 @@
-// Packs filters in a quarter of the time of oneDNN's reorders.
+// Packs filters. It takes a quarter of the time of oneDNN's reorders.
 #include "autograd/ops/convolution/conv2d_filters.h"
 
 #include <algorithm>

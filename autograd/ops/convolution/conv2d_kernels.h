@@ -1,4 +1,4 @@
-// For conv2d*.cpp only: kernels of the build's library, and im2col kernels for any type.
+// Kernels of the build's library, and im2col kernels for any type. Only conv2d*.cpp includes this header.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace godwit::detail {
 
-// Images and gradients are float32 or bfloat16; w, bias, dw and db are float32. Returns false, without any effect, if
-// the library has no bfloat16 kernel.
+// Images and their gradients are float32 or bfloat16; w, bias, dw and db are float32. Returns false without any effect
+// if the library has no bfloat16 kernel.
 bool conv2d_forward_library(const Conv2dShape& s, const Tensor& x, const Tensor& w, const Tensor& bias,
                             const Tensor& y);
 bool conv2d_backward_data_library(const Conv2dShape& s, const Tensor& dy, const Tensor& w, const Tensor& dx);
@@ -19,8 +19,8 @@ bool conv2d_backward_weights_library(const Conv2dShape& s, const Tensor& x, cons
                                      const Tensor& db);
 
 // Convolution as matrix products. For each group, row (image, oy, ox) of the matrix `columns` contains the
-// kh·kw·(c/groups) inputs of that output position. Images are processed in batches whose size depends only on the
-// extents, so that sums do not depend on the thread count.
+// kh·kw·(c/groups) inputs of that output position. The number of images per product depends only on the extents, so
+// that sums do not depend on the thread count.
 template <class T>
 class Im2col {
  public:
@@ -76,7 +76,8 @@ class Im2col {
     return y.data<T>() + image * positions_ * s_.o + group * og_;
   }
 
-  // Returns the columns of `rows` rows, starting at `image`; the images themselves if no copy is needed (1×1 filters).
+  // Returns the columns of `rows` rows, starting at `image`. Returns the images themselves if no copy is needed (1×1
+  // filters).
   const T* gather(const T* x, int64_t image, int64_t rows, int64_t group) {
     x += image * s_.h * s_.w * s_.c + group * cg_;
     if (direct_) return x;
@@ -98,7 +99,7 @@ class Im2col {
       }
   }
 
-  // Transpose of gather: each input sums the columns that contain it, in order of the filter taps.
+  // Transpose of gather(): each input sums the column entries that contain it, in the order of the filter taps.
   void scatter(T* to, int64_t images) const {
     parallel_for(images * s_.h, std::max<int64_t>(1, (1 << 15) / (s_.w * k_)), [&](int64_t begin, int64_t end) {
       for (int64_t line = begin; line < end; ++line)

@@ -1,5 +1,5 @@
-// Images stay [n, h, w, c]: on ResNet-20 and ResNet-50, oneDNN is as fast with them as with its blocked layouts. Each
-// call reorders the filters to the primitive's layout and type; the cost is small compared to the convolution.
+// Images stay [n, h, w, c]. On ResNet-20 and ResNet-50, oneDNN is as fast with this layout as with its blocked layouts.
+// Each call reorders the filters to the primitive's layout and type. This cost is small compared to the convolution.
 #include <algorithm>
 
 #include "autograd/ops/convolution/conv2d_filters.h"

@@ -1,9 +1,9 @@
-// This kernel is 25 % faster than oneDNN 2.6's AVX512_BF16 kernel on ResNet-50's layers with two threads. dw = Σ over
-// output pixels of dy · x is a matrix product whose sums run over pairs of pixels, as VDPBF16PS requires. Pixels at the
-// same position in two images, or in two halves of one image, are interleaved channel by channel; a filter tap is then
-// an offset into x. Panels of several rows or images stay in the L2 cache. Tiles of dw, 8 outputs × 32 channels, stay
-// in registers while they accumulate a panel, and the next panel's pixels are prefetched meanwhile. Each thread has its
-// own range of outputs or channels, so nothing is summed over threads.
+// This kernel is 25 % faster than oneDNN 2.6's AVX512_BF16 kernel on ResNet-50's layers with two threads. dw, the sum
+// over output pixels of dy · x, is a matrix product. Its sums run over pairs of pixels, as VDPBF16PS requires. Pixels
+// at the same position in two images, or in two halves of one image, are interleaved channel by channel. A filter tap
+// is then an offset into x. Panels of several rows or images stay in the L2 cache. Tiles of dw, 8 outputs × 32
+// channels, stay in registers while they accumulate a panel; the next panel's pixels are prefetched meanwhile. Each
+// thread has a separate range of outputs or channels, so no sums over threads are needed.
 #include "autograd/ops/convolution/conv2d_weights_avx512.h"
 
 #ifdef __x86_64__

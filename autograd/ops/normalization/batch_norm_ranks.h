@@ -5,10 +5,11 @@
 
 namespace godwit {
 
-// Packs message [1 + 2c] float64: this rank's number of rows, means and Σ (x - mean)².
+// Packs message [1 + 2c] float64: the number of rows of this rank, the means, and Σ (x - mean)².
 void batch_norm_pack_statistics(Cpu, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
 void batch_norm_pack_statistics(Cuda, double rows, const Tensor& mean, const Tensor& variance, const Tensor& message);
-// From messages [ranks, 1 + 2c]: total rows [1], and mean and variance over all ranks; bit-identical on all ranks.
+// Computes from messages [ranks, 1 + 2c]: total rows [1], and mean and variance over all ranks. Bit-identical on all
+// ranks.
 void batch_norm_combine_statistics(Cpu, const Tensor& messages, const Tensor& rows, const Tensor& mean,
                                    const Tensor& variance);
 void batch_norm_combine_statistics(Cuda, const Tensor& messages, const Tensor& rows, const Tensor& mean,
@@ -16,13 +17,13 @@ void batch_norm_combine_statistics(Cuda, const Tensor& messages, const Tensor& r
 // Packs message [2c] float64: d_gamma and d_beta.
 void batch_norm_pack_sums(Cpu, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
 void batch_norm_pack_sums(Cuda, const Tensor& d_gamma, const Tensor& d_beta, const Tensor& message);
-// sums [2c] of d_gamma's type: the messages [ranks, 2c] summed in rank order, times own_rows / rows.
+// sums [2c] of d_gamma's type = the messages [ranks, 2c], summed in rank order, times own_rows / rows.
 void batch_norm_combine_sums(Cpu, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
 void batch_norm_combine_sums(Cuda, const Tensor& messages, double own_rows, const Tensor& rows, const Tensor& sums);
 
 namespace detail {
 
-// Functors per channel or per element of a message, shared by CPU and GPU.
+// Functors per channel or per element of a message. The CPU and GPU kernels share them.
 struct PackStatistics {
   double rows;
   const double *mean, *variance;

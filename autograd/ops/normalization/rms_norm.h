@@ -15,7 +15,7 @@ void rms_norm_backward(Cuda, const Tensor& x, const Tensor& gamma, const Tensor&
 
 namespace ops {
 
-// x [n, width]; gamma [width] has the type of x, or float32 for bfloat16 x. Throws for other shapes or types, and if
+// x is [n, width]. gamma [width] has the type of x, or float32 for bfloat16 x. Throws for other shapes or types, and if
 // eps is negative or not finite.
 Var rms_norm(const Var& x, const Var& gamma, double eps);
 

@@ -1,4 +1,4 @@
-// Windows of adaptive pooling over one axis, and the windows that cover an input.
+// Windows of adaptive pooling along one axis, and the windows that cover an input.
 #pragma once
 #include <cstdint>
 
@@ -22,7 +22,7 @@ struct AdaptiveWindows {
   AdaptiveAxis<Index> rows, columns;
   int64_t channels;
 
-  // Mean of window (r, o) of an image, whose first element of this channel is `from`. Sums in float64.
+  // Mean of window (r, o) of an image, summed in float64. `from` is the image's first element of this channel.
   template <class T>
   constexpr double mean(const T* from, Index r, Index o) const {
     double sum = 0;
@@ -31,7 +31,7 @@ struct AdaptiveWindows {
         sum += static_cast<double>(from[(i * columns.in + j) * channels]);
     return sum / static_cast<double>(size(r, o));
   }
-  // Sum of dy / size over the windows that cover pixel (i, j). `from`: as in mean(), of dy.
+  // Sum of dy / size over the windows that cover pixel (i, j). `from` is dy's first element of this channel.
   template <class T>
   constexpr double spread(const T* from, Index i, Index j) const {
     double sum = 0;

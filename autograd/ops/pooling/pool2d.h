@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-// Extents of the pooling windows, in pixels, in both dimensions.
+// Extents of the pooling windows in pixels, for both dimensions.
 struct Pool2dOptions {
   int kernel = 2, stride = 2, padding = 0;  // padding on each side, at most kernel / 2
 };
@@ -12,11 +12,11 @@ struct Pool2dOptions {
 // Returns [n, out_h, out_w, c]. Throws if x is not an image or the window does not fit.
 Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* operation);
 
-// y is the maximum of each window; `taps` (uint8, y's shape) is its row-major position in the window. Ties go to the
-// first. NaN is larger than any number; padding is never selected.
+// y is the maximum of each window. `taps` (uint8, y's shape) is the row-major position of the maximum in the window.
+// Ties go to the first position. NaN counts as larger than any number; padding is never selected.
 void max_pool2d_forward(Cpu, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
 void max_pool2d_forward(Cuda, const Tensor& x, const Pool2dOptions& options, const Tensor& y, const Tensor& taps);
-// dx: each dy is added at the maximum of its window.
+// dx: each dy is added at the position of the maximum of its window.
 void max_pool2d_backward(Cpu, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 void max_pool2d_backward(Cuda, const Tensor& taps, const Tensor& dy, const Pool2dOptions& options, const Tensor& dx);
 
@@ -29,7 +29,8 @@ void avg_pool2d_backward(Cuda, const Tensor& dy, const Pool2dOptions& options, c
 
 namespace ops {
 
-// Max pooling. Throws like pool2d_shape(), and for kernels above 16: the position of a maximum is stored in one byte.
+// Max pooling. Throws like pool2d_shape(), and for kernels above 16, because the position of a maximum is stored in one
+// byte.
 inline Var max_pool2d(const Var& x, const Pool2dOptions& options) {
   const Shape shape = pool2d_shape(x.value(), options, "max_pool2d");
   check(options.kernel <= 16, "max_pool2d: kernel is ", options.kernel, ", at most 16 is supported");

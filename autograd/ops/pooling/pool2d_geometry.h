@@ -1,4 +1,4 @@
-// Maps pooling windows to the inputs they cover, and inputs to the windows that cover them.
+// Maps pooling windows to the inputs that they cover, and inputs to the windows that cover them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,15 +13,15 @@ struct PoolAxis {
   Index in, out, kernel, stride, padding;
 
   constexpr Index start(Index o) const { return o * stride - padding; }
-  // Taps of window o inside the image.
+  // Range of taps of window o that are inside the image.
   constexpr Index first_tap(Index o) const { return std::max<Index>(0, -start(o)); }
   constexpr Index end_tap(Index o) const { return std::min(kernel, in - start(o)); }
-  // Windows that cover input i.
+  // Range of windows that cover input i.
   constexpr Index first_window(Index i) const { return std::max<Index>(0, (i + padding - kernel + stride) / stride); }
   constexpr Index end_window(Index i) const { return std::min(out, (i + padding) / stride + 1); }
 };
 
-// Offsets are int64_t for any type of the indices.
+// Geometry of the pooling windows. Offsets are int64_t for every index type.
 template <class Index>
 struct BasicPoolGeometry {
   PoolAxis<Index> rows, columns;
@@ -32,7 +32,7 @@ struct BasicPoolGeometry {
         columns{static_cast<Index>(x[2]), static_cast<Index>(y[2]), o.kernel, o.stride, o.padding},
         images(x[0]),
         channels(x[3]) {}
-  // Minimum rows per thread, for rows of `width` pixels.
+  // Minimum number of rows per thread, for rows of `width` pixels.
   int64_t grain(int64_t width) const {
     return std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, width * channels));
   }

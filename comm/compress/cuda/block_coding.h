@@ -1,5 +1,5 @@
-// Shared parts of the kernels that encode blocks. Each block of threads handles one piece: a whole short block in a
-// single pass, or part of a long block, which earlier launches have measured.
+// Shared parts of the kernels that encode blocks. Each thread block handles one piece. A piece is a whole short block,
+// which takes a single pass, or part of a long block, which earlier launches have measured.
 #pragma once
 #include <limits>
 
@@ -10,7 +10,7 @@
 
 namespace godwit::coding {
 
-// Values of a piece before coding, and its Feedback state.
+// The values of a piece before coding, and the piece's Feedback state.
 struct Source {
   const float* x;
   float* kept;
@@ -18,7 +18,7 @@ struct Source {
   __device__ float value(int64_t i) const {
     return feedback == Feedback::none ? x[i] : feedback == Feedback::residual ? x[i] + kept[i] : x[i] - kept[i];
   }
-  // Updates kept[i] after coding z as `decoded`; kept[i] must still be the old value.
+  // Updates kept[i] after z was coded as `decoded`. kept[i] must still be the old value.
   __device__ void keep(int64_t i, float z, float decoded) const {
     if (feedback == Feedback::residual) kept[i] = z - decoded;
     if (feedback == Feedback::ef21) kept[i] = kept[i] + decoded;
@@ -74,7 +74,7 @@ struct Means {
   }
 };
 
-// In comm/compress/block_largest.cu.
+// Defined in comm/compress/block_largest.cu.
 void encode_largest(Cuda device, const Job& job, const BlockPieces& pieces, const LargestFormat& format);
 void mean_of_largest(Cuda device, const Means& means, int64_t pieces, const LargestFormat& format);
 

@@ -1,5 +1,5 @@
-// Half-warp sums of a block's values in the order of comm/compress/wire/block_math.h, so that they match the CPU bit
-// for bit.
+// Half-warp sums of a block's values, in the order of comm/compress/wire/block_math.h. The sums match the CPU bit for
+// bit.
 #pragma once
 #include "comm/compress/wire/block_math.h"
 #include "engine/cuda/launch.h"
@@ -11,8 +11,8 @@ __device__ inline double fold_lanes(double sum) {
   return sum;
 }
 
-// Σ term(i) for i in [0, n) in float64, returned to all 16 threads of the half warp. n is at most kSumPiece, or term(i)
-// are the sums of pieces. Both half warps must call it together; n and term may differ.
+// Sum of term(i) for i in [0, n) in float64, returned to all 16 threads of the half warp. n is at most kSumPiece,
+// unless term(i) are the sums of pieces. Both half warps must call this function together; n and term may differ.
 template <class Term>
 __device__ double piece_sum(int64_t n, const Term& term) {
   double sum = 0;
@@ -33,7 +33,7 @@ __device__ double lane_sum(int64_t n, const Term& term) {
   return fold_lanes(sum);
 }
 
-// The largest term, at least 0, returned like piece_sum().
+// The largest term, but at least 0. Like piece_sum(), returns the result to all 16 threads.
 template <class Term>
 __device__ int32_t lane_largest(int64_t n, const Term& term) {
   int32_t most = 0;
@@ -45,11 +45,11 @@ __device__ int32_t lane_largest(int64_t n, const Term& term) {
   return most;
 }
 
-// Magnitude bits: larger for larger magnitudes; at least 0x7F800000 for infinity and NaN.
+// Magnitude bits: larger for larger magnitudes, and at least 0x7F800000 for infinity and NaN.
 __device__ inline int32_t size_bits(float x) { return std::bit_cast<int32_t>(x) & 0x7FFFFFFF; }
 
-// Calls f(block) for each of `count` blocks with all 16 threads of a half warp. Whole warps stay together, so f is also
-// called with some block >= count.
+// Calls f(block) for each of `count` blocks with all 16 threads of a half warp. Both half warps of a warp take part, so
+// f is also called with some block >= count.
 template <class F>
 __device__ void for_half_warps(int64_t count, const F& f) {
   for (int64_t block = grid_thread() / kSumLanes; block - threadIdx.x % 32 / kSumLanes < count;

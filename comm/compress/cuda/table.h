@@ -10,7 +10,7 @@
 
 namespace godwit {
 
-// The table's GPU copy, made on first use.
+// Returns the table's GPU copy, which the first call creates.
 template <class T>
 const T* table_on(Cuda, const Table<T>& table) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -23,7 +23,7 @@ const T* table_on(Cuda, const Table<T>& table) {
   return reinterpret_cast<const T*>(copy.cuda_data<uint8_t>());
 }
 
-// The blocks' pieces of at most kSumPiece values, made on first use.
+// Returns the blocks' pieces of at most kSumPiece values, which the first call creates.
 template <class T>
 const BlockPieces& pieces_of(const BlockTable<T>& blocks) {
   BlockPieces& made = blocks.pieces;
@@ -43,7 +43,7 @@ const BlockPieces& pieces_of(const BlockTable<T>& blocks) {
   return made;
 }
 
-// Uninitialized GPU memory for n plain structs, used and freed in stream order.
+// Uninitialized GPU memory for n plain structs. It is used and freed in stream order.
 template <class T>
 class Scratch {
  public:

@@ -1,4 +1,4 @@
-// 16-bit wire: float32 values rounded to bfloat16 or float16, and means of such values from several senders.
+// 16-bit wire format: float32 values rounded to bfloat16 or float16, and means of such values from several senders.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 namespace godwit {
 
 // Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Infinities and NaN are kept. Throws if a finite
-// value overflows (float16: above 65504); the message begins with `operation` and has the first such value. On a GPU,
-// the check runs by read_on_host() and the message has the largest magnitude.
+// value overflows (float16: above 65504). The message begins with `operation` and contains the first such value. On a
+// GPU, read_on_host() runs the check, and the message contains the largest magnitude instead.
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation);
 Tensor to_half(Cuda, const Tensor& x, DType wire, const char* operation);
 [[noreturn]] void fail_overflow(const std::string& operation, float value, DType wire);  // the error of to_half()
@@ -18,14 +18,14 @@ void from_half(Cuda, const Tensor& halves, const Tensor& x);
 void mean_of_halves(Cpu, const Tensor& parts, int divisor, const Tensor& mean);
 void mean_of_halves(Cuda, const Tensor& parts, int divisor, const Tensor& mean);
 
-// Overloads that dispatch on the device.
+// The overloads below dispatch on the device.
 inline Tensor to_half(const Tensor& x, DType wire, const char* operation) {
   return on_device(x, [&](auto device) { return to_half(device, x, wire, operation); });
 }
-inline void from_half(const Tensor& halves, const Tensor& x) {  // by device
+inline void from_half(const Tensor& halves, const Tensor& x) {  // dispatches on the device
   on_device(x, [&](auto device) { from_half(device, halves, x); });
 }
-inline void mean_of_halves(const Tensor& parts, int divisor, const Tensor& mean) {  // by device
+inline void mean_of_halves(const Tensor& parts, int divisor, const Tensor& mean) {  // dispatches on the device
   on_device(mean, [&](auto device) { mean_of_halves(device, parts, divisor, mean); });
 }
 

@@ -1,4 +1,5 @@
-// Rounds float vectors to integers and narrows these to bytes; included by kernel sources, once per instruction set.
+// Rounds float vectors to integers and narrows the integers to bytes. Kernel sources include this file once per
+// instruction set.
 #if defined(GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_
 #undef GODWIT_COMM_COMPRESS_WIRE_ROUND_TO_INT_INL_H_
@@ -24,19 +25,19 @@ constexpr int kGroup = 4;
 using Bytes = hn::Repartition<int8_t, Wholes>;
 #endif
 
-// x rounded down (kDown) or to nearest even, limited to `most` <= 2²⁰. Values below −2²⁰ give −2²⁰ or less; NaN gives
-// any integer.
+// x rounded down (kDown) or to nearest even, limited to `most` <= 2²⁰. Values below −2²⁰ give −2²⁰ or less. NaN gives
+// an arbitrary integer.
 template <bool kDown>
 HWY_INLINE hn::Vec<Wholes> round_to_int(hn::Vec<Floats> x, float most) {
   const Floats d;
   x = hn::Min(x, hn::Set(d, most));
 #if HWY_TARGET <= HWY_AVX3
-  // Values that int32 cannot represent become its minimum.
+  // Values that int32 cannot represent become the minimum of int32.
   constexpr int kRounding = (kDown ? _MM_FROUND_TO_NEG_INF : _MM_FROUND_TO_NEAREST_INT) | _MM_FROUND_NO_EXC;
   return hn::Vec<Wholes>{_mm512_cvt_roundps_epi32(x.raw, kRounding)};
 #else
-  // Above 2²³ float32 has no fraction bits: adding 1.5 · 2²³ rounds to nearest even and leaves the integer in the low
-  // bits.
+  // Above 2²³, float32 has no fraction bits. Adding 1.5 · 2²³ therefore rounds to nearest even and leaves the integer
+  // in the low bits.
   const Wholes whole;
   x = hn::Max(x, hn::Set(d, -0x1p20f));
   if constexpr (kDown) x = hn::Floor(x);
@@ -45,7 +46,7 @@ HWY_INLINE hn::Vec<Wholes> round_to_int(hn::Vec<Floats> x, float most) {
 #endif
 }
 
-// The integers of x[kGroup] in order, saturated to −128 … 127.
+// The integers of x[kGroup], in order, saturated to −128 … 127.
 HWY_INLINE hn::Vec<Bytes> to_bytes(const hn::Vec<Wholes>* x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::DemoteTo(Bytes(), x[0]);
@@ -54,7 +55,7 @@ HWY_INLINE hn::Vec<Bytes> to_bytes(const hn::Vec<Wholes>* x) {
   const hn::Repartition<int16_t, Bytes> d16;
   const auto low = hn::ReorderDemote2To(d16, x[0], x[1]), high = hn::ReorderDemote2To(d16, x[2], x[3]);
 #if HWY_TARGET <= HWY_AVX2
-  // Every 16 bytes of `mixed` hold four bytes of each vector.
+  // Every 16 bytes of `mixed` contain four bytes of each vector.
 #if HWY_TARGET <= HWY_AVX3
   const hn::Vec<Bytes> mixed{_mm512_packs_epi16(low.raw, high.raw)};
   HWY_ALIGN static constexpr uint32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};

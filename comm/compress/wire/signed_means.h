@@ -7,7 +7,7 @@ namespace godwit {
 // The two sums of a block, in float64.
 class SumsBySign {
  public:
-  // Adds the block's next n values; n must be a multiple of 16 except at the block's end. Single-threaded.
+  // Adds the block's next n values. n must be a multiple of 16, except at the end of the block. Single-threaded.
   void add(const float* x, int64_t n);
 
   double positive() const { return total(positive_, positive_pieces_); }  // sum of the values above 0
@@ -19,9 +19,9 @@ class SumsBySign {
   void end_piece();
   double total(const Lanes& lanes, const Lanes& pieces) const;
 
-  int64_t count_ = 0;                                  // values added
-  Lanes positive_ = {}, negative_ = {};                // of the current piece
-  Lanes positive_pieces_ = {}, negative_pieces_ = {};  // of the previous pieces
+  int64_t count_ = 0;                                  // number of values added
+  Lanes positive_ = {}, negative_ = {};                // sums of the current piece
+  Lanes positive_pieces_ = {}, negative_pieces_ = {};  // sums of the previous pieces
 };
 
 }  // namespace godwit

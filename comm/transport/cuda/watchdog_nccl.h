@@ -19,15 +19,15 @@
 
 namespace godwit {
 
-// One per rank, for all its groups. Their collectives are queued on streams, and no host thread waits for them. The
-// watchdog polls the oldest one. After an error of NCCL or CUDA, a failure of a rank, or a timeout, it sets AbortedWork
-// and aborts all communicators of the rank, so that queued work ends. Later collectives of the rank, and waits of the
-// host for its streams, then throw the reason. Thread-safe.
+// Each rank has one watchdog for all its groups. The groups' collectives are queued on streams, and no host thread
+// waits for them. The watchdog polls the oldest collective. After an error of NCCL or CUDA, a failure of a rank, or a
+// timeout, it sets AbortedWork and aborts all communicators of the rank, so that queued work ends. Later collectives of
+// the rank, and waits of the host for its streams, then throw the reason. Thread-safe.
 class NcclWatchdog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A communicator of a group. Use `comm` within call() only.
+  // A communicator of a group. `comm` may be used only within call().
   struct Member {
     std::shared_ptr<Group> host;                                       // reports failed and busy ranks
     std::function<void(std::string_view phase, double seconds)> took;  // called when a collective has ended
@@ -40,11 +40,11 @@ class NcclWatchdog {
   NcclWatchdog& operator=(const NcclWatchdog&) = delete;
 
   void join(Member& member);
-  // Waits at most 10 s for the member's pending work, then frees its communicator.
+  // Waits at most 10 s for the member's pending work, then frees the member's communicator.
   void leave(Member& member);
 
-  // Calls f(), which calls functions of NCCL that do not block; no other thread of the rank is then in NCCL. Throws if
-  // the communicators were aborted, or, with the phase, if f returns an error.
+  // Calls f(), which calls NCCL functions that do not block. No other thread of the rank uses NCCL during the call.
+  // Throws if the communicators were aborted. If f returns an error, throws an Error with the phase.
   template <class F>
   void call(const Member& member, std::string_view phase, F&& f) {
     const std::lock_guard lock(mutex_);
@@ -56,7 +56,7 @@ class NcclWatchdog {
   // Aborts the rank's communicators.
   void give_up(const std::string& reason);
   void check_aborted() const { aborted_->check(); }  // throws the reason after an abort
-  // Throws if neither `start` nor the last busy moment of a rank is within the timeout.
+  // Throws if the timeout has elapsed since both `start` and the last busy moment of a rank.
   void check_time(const Member& member, Clock::time_point start, std::string_view phase) const;
 
  private:
@@ -64,7 +64,7 @@ class NcclWatchdog {
     Member* member;
     std::string phase;
     CudaEvent begin, end;
-    std::optional<Clock::time_point> begun;  // when a poll first found `begin` done
+    std::optional<Clock::time_point> begun;  // when a poll first found that `begin` is done
   };
 
   void run();
@@ -76,12 +76,12 @@ class NcclWatchdog {
   const int rank_, gpu_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<AbortedWork> aborted_;
-  std::mutex mutex_;  // of everything below, and of NCCL
+  std::mutex mutex_;  // protects the members below and all NCCL calls
   std::condition_variable changed_;
   std::vector<Member*> members_;
   std::deque<Collective> pending_;  // in the order of the calls
   bool closing_ = false;
-  std::thread thread_;  // last member: the thread uses the others
+  std::thread thread_;  // declared last, because the thread uses the other members
 };
 
 }  // namespace godwit

@@ -1,4 +1,4 @@
-// Ranges of a tensor in pieces of equal size, for kernels that process all ranges in one launch.
+// Ranges of a tensor, cut into pieces of equal size for kernels that process all ranges in one launch.
 #pragma once
 #include <vector>
 
@@ -16,14 +16,14 @@ class RangePieces {
     int64_t begin, end, first;  // a range, and the index of its first piece
   };
   struct Piece {
-    int64_t range, begin, end;  // index of the range, and the elements
+    int64_t range, begin, end;  // index of the range; its elements [begin, end)
   };
-  // Argument of kernels.
+  // The argument of kernels.
   struct Table {
     const Entry* entries;
     int64_t ranges, pieces;
     __device__ Piece operator[](int64_t piece) const {
-      int64_t low = 0, high = ranges;  // finds the last range that begins at or before this piece
+      int64_t low = 0, high = ranges;  // binary search for the last range that begins at or before this piece
       while (high - low > 1) (entries[(low + high) / 2].first <= piece ? low : high) = (low + high) / 2;
       const int64_t begin = entries[low].begin + (piece - entries[low].first) * kValues;
       return {low, begin, begin + kValues < entries[low].end ? begin + kValues : entries[low].end};

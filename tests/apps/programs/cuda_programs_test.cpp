@@ -1,4 +1,4 @@
-// The programs on a GPU, started as by a user: workers that share a GPU must train like workers on the CPU.
+// The programs on a GPU, run from the command line. Workers that share a GPU must train like workers on the CPU.
 #include <cmath>
 
 #include "comm/transport/group_nccl.h"

@@ -1,4 +1,5 @@
-// train_resnet under mpirun: results equal those of a run with threads, and the launcher determines the topology.
+// train_resnet under mpirun. Results must equal those of a run with threads, and the launcher must determine the
+// topology.
 #include <gtest/gtest.h>
 
 #include <algorithm>

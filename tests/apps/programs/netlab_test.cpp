@@ -1,4 +1,4 @@
-// tools/netlab: training on emulated hosts, and a link that is cut.
+// tools/netlab: training on emulated hosts, and a link that is interrupted.
 #include <algorithm>
 #include <utility>
 

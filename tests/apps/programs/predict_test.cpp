@@ -1,4 +1,4 @@
-// tools/predict: its bucket plan is the engine's, and its times have closed forms.
+// tools/predict: its bucket plan must equal the engine's, and its times have closed forms.
 #include "models/bert.h"
 #include "models/bert_config.h"
 #include "models/llama.h"

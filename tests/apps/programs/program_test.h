@@ -1,4 +1,4 @@
-// Starts a training program as a user would, in a temporary folder, and reads its output files.
+// Starts a training program in the same way as a user, in a temporary folder, and reads its output files.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -33,15 +33,15 @@ struct Outcome {
   std::string out, err;
 };
 
-// Prefix of a command. The command gets the signal `seconds` after run/metrics.jsonl has `lines` lines; then the file
-// `signaled` is created.
+// Prefix of a command. The command receives the signal `seconds` after run/metrics.jsonl has `lines` lines. The file
+// `signaled` is then created.
 inline std::string signal_after(int lines, const std::string& signal, double seconds = 0) {
   return "sh -c '( until [ $(wc -l < run/metrics.jsonl) -ge " + std::to_string(lines) +
          " ] || ! kill -0 $$; do sleep 0.01; done; sleep " + std::to_string(seconds) + "; kill -" + signal +
          " $$; touch signaled ) >/dev/null 2>&1 & exec \"$@\"' sh ";
 }
 
-// Prefix of a command, which then runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
+// Prefix of a command that runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
 inline std::string faulty_system(const std::string& fault) {
   return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
          "/faulty_system.so '" +
@@ -64,7 +64,7 @@ class ProgramTest : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
 
-  // Trains and expects success; leaves the run directory for inspection.
+  // Trains and expects success. Leaves the run directory for inspection.
   Outcome done(const std::string& flags) {
     std::filesystem::remove_all(run_dir());
     const Outcome outcome = train(flags);

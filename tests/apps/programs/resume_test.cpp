@@ -1,4 +1,4 @@
-// Runs that end early and continue from a checkpoint, started as by a user.
+// Runs that end early and continue from a checkpoint. The programs are run from the command line.
 #define XXH_INLINE_ALL
 #define XXH_NO_INLINE_HINTS 1
 #include <xxhash.h>

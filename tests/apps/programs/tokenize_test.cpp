@@ -1,4 +1,4 @@
-// tokenize, started as by a user: shards, the tokenizer beside them, and refusal of invalid input.
+// tokenize, run from the command line: shards, the tokenizer next to them, and rejection of invalid input.
 #include <gmock/gmock.h>
 
 #include "apps/config/build_identity.h"

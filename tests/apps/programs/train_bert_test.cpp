@@ -1,4 +1,4 @@
-// train_bert, started as by a user: its tasks, reproducibility, and refusal of invalid input.
+// train_bert, run from the command line: its tasks, reproducibility, and rejection of invalid input.
 #include <cmath>
 #include <set>
 

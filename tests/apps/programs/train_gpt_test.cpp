@@ -1,5 +1,5 @@
-// train_gpt, started as by a user: reproducibility, data parallelism, figures of evaluations, HuggingFace folders, and
-// refusal of invalid input.
+// train_gpt, run from the command line: reproducibility, data parallelism, figures of evaluations, HuggingFace folders,
+// and rejection of invalid input.
 #include <cmath>
 #include <set>
 

@@ -1,4 +1,4 @@
-// train_lm, started as by a user: reproducibility, data parallelism, evaluations, and refusal of invalid input.
+// train_lm, run from the command line: reproducibility, data parallelism, evaluations, and rejection of invalid input.
 #include <cmath>
 
 #include "tests/apps/programs/program_test.h"

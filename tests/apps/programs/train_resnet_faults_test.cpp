@@ -1,4 +1,4 @@
-// train_resnet under signals, closed streams, and slow or full disks: no run loses its weights.
+// train_resnet under signals, closed streams, and slow or full disks. No run may lose its weights.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// train_resnet, started as by a user: its output files, reproducibility, and refusal of invalid input.
+// train_resnet, run from the command line: its output files, reproducibility, and rejection of invalid input.
 #include <cmath>
 #include <filesystem>
 #include <regex>

@@ -1,4 +1,4 @@
-// The Trainer on GPUs: ranks that share a GPU must train like ranks on the CPU.
+// The Trainer on GPUs. Ranks that share a GPU must train like ranks on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest-spi.h>
 

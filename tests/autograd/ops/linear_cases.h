@@ -1,4 +1,4 @@
-// joined_linear() compared with separate layers.
+// Compares joined_linear() with separate layers.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 namespace godwit::test {
 
-// Small integers: sums of their products are exact in float32, in any order.
+// Small integers. Sums of their products are exact in float32 in any order.
 inline Tensor random_integers(const Shape& shape, DType dtype, uint64_t seed) {
   const Tensor x(shape, DType::f64, kCpu);
   RandomStream random(seed, Purpose::test);
@@ -23,11 +23,12 @@ inline Tensor random_integers(const Shape& shape, DType dtype, uint64_t seed) {
 }
 
 // Parameters with gradients. `place(i, shape)` returns the memory of parameter i, in the order weight, bias, weight, …;
-// its gradient has an equal place.
+// its gradient has the corresponding place.
 using Place = std::function<std::pair<Tensor, Tensor>(size_t i, const Shape& shape)>;
 
-// Values and gradients of joined_linear() on the context's device must be those of separate layers in float64, rounded
-// once. The gradient of x is the sum over all layers and an earlier gradient; a CPU rounds before it adds the latter.
+// Values and gradients of joined_linear() on the context's device must equal those of separate layers in float64,
+// rounded once. The gradient of x is the sum over all layers and an earlier gradient. A CPU rounds before it adds the
+// earlier gradient.
 inline void expect_joined_linear_equals_layers(DType type, int64_t rows, int64_t in, const std::vector<int64_t>& outs,
                                                bool bias, const Place& place = {}) {
   const std::string what = godwit::detail::concat(type, " [", rows, ", ", in, "], ", outs.size(), " layers, first ",

@@ -1,5 +1,5 @@
-// Compressed blocks and their means must have equal bits on GPU and CPU. Covers blocks processed by one block of
-// threads, and blocks split into pieces.
+// Compressed blocks and their means must have equal bits on the GPU and the CPU. Covers blocks that one thread block
+// processes, and blocks that are split into pieces.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Wire kernels on a GPU and on the CPU: messages, residuals and decoded values must match bit for bit.
+// Wire kernels on a GPU and on the CPU. Messages, residuals and decoded values must match bit for bit.
 #include <gmock/gmock.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Exchanges between ranks that share a GPU: means, state and bytes sent match the CPU bit for bit.
+// Exchanges between ranks that share a GPU. Means, state and bytes sent must match the CPU bit for bit.
 #include <gmock/gmock.h>
 
 #include <bit>

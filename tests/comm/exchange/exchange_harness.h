@@ -27,7 +27,7 @@ struct ExchangePlan {
   int64_t bucket_bytes = 1200;
   int threads = 1;
   uint64_t seed = 42;
-  // If set, creates the exchange instead of `config`.
+  // If set, creates the exchange that replaces `config`.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&)> make = nullptr;
 
   int64_t d() const {
@@ -54,7 +54,7 @@ struct ExchangePlan {
     }
     return all;
   }
-  // The reply and the feedback of the exchange. dense has a coded reply only with the int8 wire.
+  // The reply and the feedback of the exchange. For dense, the reply is coded only with the int8 wire.
   std::string reply() const {
     if (config.has("reply")) return config.text("reply");
     return config.has("wire") && config.text("wire") == "int8" ? "coded" : "f32";
@@ -62,8 +62,8 @@ struct ExchangePlan {
   std::string feedback() const { return config.has("error_feedback") ? config.text("error_feedback") : "none"; }
 };
 
-// A hash of its arguments in [0, 1), with the last steps of MurmurHash3: faster than Philox. -Og does not inline it by
-// itself.
+// A hash of its arguments in [0, 1). It uses the last steps of MurmurHash3, which are faster than Philox. With -Og, the
+// compiler needs the attribute to inline it.
 [[gnu::always_inline]] inline float noise(int rank, int64_t step, int64_t element) {
   uint32_t x = (static_cast<uint32_t>(element) * 8 + static_cast<uint32_t>(rank)) * 0x9E3779B9u +
                static_cast<uint32_t>(step) * 0x7FEB352Du;
@@ -72,8 +72,8 @@ struct ExchangePlan {
   return to_unit(x ^ x >> 16);
 }
 
-// A noisy quadratic with a different minimum and noise per rank and element. Some elements never have a gradient, some
-// have a tiny one.
+// A noisy quadratic with a different minimum and noise per rank and element. Some elements never have a gradient; some
+// have a tiny gradient.
 inline float gradient(int rank, int64_t step, int64_t element, float x) {
   if (element % 11 == 3) return 0;
   const float scale = element % 5 == 0 ? 1e-5f : 1.0f;
@@ -135,7 +135,7 @@ inline ExchangeRun run_exchange(const ExchangePlan& plan) {
   return run;
 }
 
-// Returns the decoded message of a sender for the values z from global element `begin` on.
+// Returns the decoded message of a sender for the values z, which start at global element `begin`.
 using Quantize = std::function<Values(const Values& z, int64_t begin, int64_t step, Purpose purpose, int sender)>;
 
 struct ServerRun {
@@ -152,7 +152,7 @@ inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quan
   const std::vector<Segment> blocks = plan.blocks();
   const bool coded = plan.reply() == "coded" && world > 1;
   Values x(d);
-  // z = g + e;  u = Q(z);  e = z − u. Pointers instead of operator[], which is a call in the builds of the tests.
+  // z = g + e;  u = Q(z);  e = z − u. Uses pointers, because operator[] is a function call in the builds of the tests.
   const auto send = [&](Values z, Values& errors, bool keeps, int64_t step, Purpose purpose, int sender) {
     for (const Segment& b : blocks) {
       float *z_b = z.data() + b.begin, *e = errors.data() + b.begin;
@@ -190,8 +190,9 @@ inline ServerRun parameter_server(const ExchangePlan& plan, const Quantize& quan
   return run;
 }
 
-// Sums a block's values in the documented order: 16 partial sums, each of every 16th value, reduced by adding the upper
-// half to the lower. Blocks are split into pieces of 8192 values, whose sums are added in the same order.
+// Sums a block's values in the documented order. There are 16 partial sums, each of every 16th value. They are reduced
+// by adding the upper half to the lower half. Blocks are split into pieces of 8192 values; the sums of pieces are added
+// in the same order.
 inline double lane_sum(const std::vector<double>& terms) {
   constexpr size_t kPiece = 8192;
   if (terms.size() > kPiece) {

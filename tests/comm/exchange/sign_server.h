@@ -1,6 +1,6 @@
-// The compressed all-reduce with error feedback in plain scalar code: a server that sees whole vectors, without
-// segments, messages, buckets or padding. In float32 with the documented order of sums for bit-exact comparison, or in
-// float64.
+// The compressed all-reduce with error feedback in plain scalar code: a server that processes whole vectors, without
+// segments, messages, buckets or padding. It computes in float32 with the documented order of sums for bit-exact
+// comparison, or in float64.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 namespace godwit::reference {
 
-// Adds Σ|y| or Σy² of y[0, n) to `sum`: 16 float32 partial sums within 4096 values, float64 across tiles.
+// Adds Σ|y| or Σy² of y[0, n) to `sum`, with 16 float32 partial sums within 4096 values and float64 across tiles.
 template <class T>
 void add_sizes(const T* y, int64_t n, bool l2, double& sum) {
   for (int64_t tile = 0; tile < n; tile += 4096) {
@@ -28,8 +28,8 @@ void add_sizes(const T* y, int64_t n, bool l2, double& sum) {
 template <class T>
 class SignServer {
  public:
-  // `blocks` (of the workers' scales) cover [0, d), and so do `server_blocks` (of the server's scales). A worker's
-  // block that overlaps several server blocks is summed in one piece per server block.
+  // `blocks` (of the workers' scales) and `server_blocks` (of the server's scales) each cover [0, d). If a worker's
+  // block overlaps several server blocks, it is summed in one piece per server block.
   SignServer(int workers, int64_t d, std::vector<Segment> blocks, std::vector<Segment> server_blocks, bool l2 = false)
       : e(static_cast<size_t>(workers), std::vector<T>(static_cast<size_t>(d))),
         server_e(static_cast<size_t>(d)),
@@ -38,8 +38,8 @@ class SignServer {
         server_blocks_(std::move(server_blocks)),
         l2_(l2) {}
 
-  // The agreed mean of z[worker]. A float64 server uses the signs of the float32 server `of`, and checks that its own
-  // value is within `slack` of 0 if its sign differs.
+  // The agreed mean of z[worker]. A float64 server uses the signs of the float32 server `of`. It checks that its value
+  // is within `slack` of 0 if its sign differs.
   std::vector<T> mean(const std::vector<std::vector<T>>& z, const SignServer<float>* of = nullptr, double slack = 0) {
     std::vector<std::vector<T>> sent;
     for (size_t w = 0; w < e.size(); ++w) sent.push_back(compress(z[w], e[w], w, blocks_, of, slack));
@@ -57,13 +57,13 @@ class SignServer {
 
   std::vector<std::vector<T>> e;
   std::vector<T> server_e;
-  std::vector<std::vector<char>> signs;  // of the last call: per worker, then of the server; 1 for +
+  std::vector<std::vector<char>> signs;  // of the last call: per worker, then for the server; 1 for +
 
  private:
   std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role,
                           const std::vector<Segment>& blocks, const SignServer<float>* of, double slack) {
     std::vector<T> out(z.size());
-    // Pointers instead of operator[], which is a call in the builds of the tests.
+    // Uses pointers, because operator[] is a function call in the builds of the tests.
     T *sent = out.data(), *e_j = error.data();
     const T* from = z.data();
     char* plus_of = signs[role].data();
@@ -101,7 +101,7 @@ class SignServer {
   bool l2_;
 };
 
-// Blocks of `size` values (0: whole parameters) for parameters of these sizes, laid out last to first.
+// Blocks of `size` values (0: whole parameters) for parameters of these sizes. The last parameter comes first.
 inline std::vector<Segment> blocks_of(const std::vector<int64_t>& sizes, int64_t size) {
   std::vector<Segment> blocks;
   int64_t at = 0;

@@ -1,4 +1,5 @@
-// The MPI transport under mpirun: mpi_ranks runs the collectives tests, and fails in every way that a rank can fail.
+// The MPI transport under mpirun. mpi_ranks runs the collectives tests, and fails in every way in which a rank can
+// fail.
 #include "comm/transport/mpi.h"
 
 #include <gtest/gtest.h>

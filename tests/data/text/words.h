@@ -1,4 +1,4 @@
-// A tokenizer for tests: [PAD] [UNK] [CLS] [SEP] [MASK], the words w0 … w9, word pieces and a comma.
+// A tokenizer for tests. Its tokens are [PAD] [UNK] [CLS] [SEP] [MASK], the words w0 … w9, word pieces and a comma.
 #pragma once
 #include "data/text/wordpiece.h"
 #include "tests/support.h"

@@ -1,4 +1,4 @@
-// The part of NVTX that Godwit uses: ranges, recorded for tests.
+// The part of NVTX that Godwit uses: ranges, which are recorded for tests.
 #pragma once
 #include <mutex>
 #include <string>
@@ -7,8 +7,8 @@
 namespace emulated_nvtx {
 
 inline std::mutex mutex;
-inline std::vector<std::string> ended;                     // names, of all threads
-inline thread_local std::vector<std::string> open_ranges;  // of this thread
+inline std::vector<std::string> ended;                     // names of ended ranges of all threads
+inline thread_local std::vector<std::string> open_ranges;  // open ranges of this thread
 
 }  // namespace emulated_nvtx
 

@@ -1,4 +1,4 @@
-// Shared by the attention kernels: memory layout of a head, key mask, dropout.
+// Data shared by the attention kernels: memory layout of a head, key mask, dropout.
 #pragma once
 #include <cmath>
 
@@ -15,14 +15,14 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
 // The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
-  int64_t group;                     // query heads that share a head of k and v
+  int64_t group;                     // number of query heads that share a head of k and v
   int32_t query_stride, key_stride;  // row strides of q, and of k and v; 32 bits save registers
-  int64_t past;                      // query i attends keys up to i + past; `keys` if not causal
+  int64_t past;                      // query i attends keys up to i + past; past = keys if not causal
   double scale;
   double kept;      // 1/(1 - dropout)
-  int32_t dropped;  // an element is dropped if its 24 random bits are below this; 0 without dropout
+  int32_t dropped;  // an element is dropped if its 24 random bits are below this value; 0 without dropout
   RngKey rng;
-  const uint32_t* counter;  // null, or the device address of the step
+  const uint32_t* counter;  // device address of the step, or null
   const uint8_t* mask;      // [batch, keys] or null
 
   AttentionView(const AttentionTensors& t, const AttentionOptions& o)
@@ -41,17 +41,17 @@ struct AttentionView {
         rng(o.key.rng()),
         counter(counter_of(o.key)),
         mask(t.mask.defined() ? t.mask.cuda_data<uint8_t>() : nullptr) {}
-  // The end of the keys that queries up to number `last` attend.
+  // End of the range of keys that queries up to number `last` attend.
   __device__ int64_t keys_end(int64_t last) const { return last + past + 1 < keys ? last + past + 1 : keys; }
   // The first query, rounded down to a multiple of `unit`, that attends key `key`.
   __device__ int64_t first_query(int64_t key, int64_t unit) const {
     return key > past ? (key - past) / unit * unit : 0;
   }
-  // Read at the point of use, because the kernels have no spare register.
+  // Reads the step at the point of use, because the kernels have no spare register.
   __device__ uint32_t step() const { return counter ? __ldg(counter) : rng.step; }
 };
 
-// philox4x32() with 32-bit products, for which nvcc needs fewer instructions.
+// One round of philox4x32() with 32-bit products, for which nvcc needs fewer instructions.
 __device__ inline void philox_round(uint32_t (&x)[4], uint32_t key0, uint32_t key1) {
 #ifdef __CUDA_ARCH__
   uint32_t a_low, a_high, b_low, b_high;
@@ -68,8 +68,8 @@ __device__ inline void philox_round(uint32_t (&x)[4], uint32_t key0, uint32_t ke
   x[3] = a_low;
 }
 
-// Dropout decisions of elements [4 · quad, 4 · quad + 4) of the probabilities [batch, heads, queries, keys]: bit k is 1
-// if element 4 · quad + k is kept. One Philox call.
+// Dropout decisions of elements [4 · quad, 4 · quad + 4) of the probabilities [batch, heads, queries, keys]. Bit k is 1
+// if element 4 · quad + k is kept. Uses one Philox call.
 __device__ inline uint32_t kept_of_quad(const AttentionView& call, uint32_t quad, uint32_t step) {
   uint32_t words[4] = {quad, step, call.rng.purpose, call.rng.sender};
   const auto key0 = static_cast<uint32_t>(call.rng.seed), key1 = static_cast<uint32_t>(call.rng.seed >> 32);
@@ -97,20 +97,20 @@ struct AttentionRows {
   }
 };
 
-// One query head of one batch entry, with its head of k and v: number b · heads + h.
+// One query head of one batch entry, with its head of k and v. The number of the head is b · heads + h.
 struct AttentionHeadView {
   int64_t b, h;
 
   __device__ AttentionHeadView(const AttentionView& call, uint32_t number)
       : b(number / static_cast<uint32_t>(call.heads)), h(number % static_cast<uint32_t>(call.heads)) {}
-  __device__ AttentionRows queries(const AttentionView& call) const {  // in q and its gradient
+  __device__ AttentionRows queries(const AttentionView& call) const {  // rows in q and its gradient
     return {call.queries, b * call.queries * call.query_stride + h * call.width, call.query_stride};
   }
-  __device__ AttentionRows keys(const AttentionView& call) const {  // in k, v and their gradients
+  __device__ AttentionRows keys(const AttentionView& call) const {  // rows in k, v and their gradients
     const int64_t shared = static_cast<uint32_t>(h) / static_cast<uint32_t>(call.group);
     return {call.keys, b * call.keys * call.key_stride + shared * call.width, call.key_stride};
   }
-  __device__ AttentionRows results(const AttentionView& call) const {  // in the result and its gradient
+  __device__ AttentionRows results(const AttentionView& call) const {  // rows in the result and its gradient
     return {call.queries, (b * call.queries * call.heads + h) * call.width,
             static_cast<int32_t>(call.heads * call.width)};
   }
@@ -120,7 +120,7 @@ struct AttentionHeadView {
   }
 };
 
-// blockIdx.x for values that are computed again, so that they occupy no registers in between.
+// blockIdx.x, read again. Values computed from it again occupy no registers in between.
 __device__ inline uint32_t block_index_again() {
 #ifdef __CUDA_ARCH__
   uint32_t block;
@@ -133,12 +133,12 @@ __device__ inline uint32_t block_index_again() {
 
 // The work of a thread block in a launch with `tiles` blocks per unit of `unit` consecutive heads.
 struct AttentionPlace {
-  AttentionHeadView head;  // the first of the unit
+  AttentionHeadView head;  // first head of the unit
   int64_t tile;
   __device__ AttentionPlace(const AttentionView& call, int64_t tiles, int64_t unit = 1, uint32_t block = blockIdx.x)
       : head(call, block / static_cast<uint32_t>(tiles) * static_cast<uint32_t>(unit)),
         tile(block % static_cast<uint32_t>(tiles)) {}
-  // A tile of queries; with causal attention, blocks with more keys come first.
+  // Index of a tile of queries. With causal attention, the blocks with more keys come first.
   __device__ int64_t longest_first(const AttentionView& call, int64_t tiles) const {
     return call.past < call.keys ? tiles - 1 - tile : tile;
   }

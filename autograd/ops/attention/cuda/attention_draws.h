@@ -1,10 +1,11 @@
-// Dropout decisions as bits: drawn once per call, read by all kernels.
+// Dropout decisions as bits. They are drawn once per call and read by all kernels.
 #pragma once
 #include "autograd/ops/attention/cuda/attention_tiles.h"
 
 namespace godwit::detail {
 
-// One bit per probability: 1 if it is kept. The bits of a query's row are in words of 32 keys, a multiple of 128 keys.
+// One bit per probability: 1 if the probability is kept. The row of a query has one word per 32 keys, for a multiple of
+// 128 keys.
 struct KeptBits {
   const uint32_t* words;
 
@@ -15,7 +16,7 @@ struct KeptBits {
   }
 };
 
-// Draws the bits; one word per thread. Words after the last key that a query attends are not written.
+// Draws the bits, one word at a time per thread. Words after the last key that a query attends are not written.
 static __global__ void draw_kernel(AttentionView call, uint32_t words, uint32_t* to) {
   const auto row_words = static_cast<uint32_t>(KeptBits::row_words(call.keys));
   const auto queries = static_cast<uint32_t>(call.queries), keys = static_cast<uint32_t>(call.keys);
@@ -29,7 +30,7 @@ static __global__ void draw_kernel(AttentionView call, uint32_t words, uint32_t*
     uint32_t bits = 0;
 #pragma unroll
     for (uint32_t i = 0; i < 8; ++i) bits |= kept_of_quad(call, quad + i, step) << 4 * i;
-    const int shift = static_cast<int>(first & 3);  // not 0 if rows begin within a quad
+    const int shift = static_cast<int>(first & 3);  // nonzero if rows begin within a quad
     if (shift != 0) bits = bits >> shift | kept_of_quad(call, quad + 8, step) << (32 - shift);
     to[at] = bits;
   }
@@ -48,8 +49,8 @@ inline Tensor draw_kept(Cuda device, const AttentionTensors& t, const AttentionO
   return bits;
 }
 
-// The bits of a warp's 16 · kM queries from `first`. load() sets bit 8 (n % 4) + c of kept[m][r][n / 4] for query 16m +
-// lane / 4 + 8r and key `key` + 8n + 2 (lane % 4) + c; `key` is a multiple of 32.
+// The bits of a warp's 16 · kM queries, starting at `first`. load() sets bit 8 (n % 4) + c of kept[m][r][n / 4] for
+// query 16m + lane / 4 + 8r and key `key` + 8n + 2 (lane % 4) + c. `key` is a multiple of 32.
 template <int kM, bool kDrops>
 class KeptRows {
  public:

@@ -1,4 +1,4 @@
-// The rows that a warp owns: left operands of its products, and its results.
+// The rows that a warp owns: the left operands of its products, and its results.
 #pragma once
 #include <cfloat>
 
@@ -9,15 +9,15 @@ namespace godwit::detail {
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 // Factor from raw products to exponents of 2. The sign of the scale is applied to the left matrix, so that the largest
-// product is the largest score. The factor is not 0, because -infinity marks masked scores.
+// product is the largest score. The factor must not be 0, because -infinity marks masked scores.
 __device__ inline float exponent_scale(const AttentionView& call) {
   return fmaxf(fabsf(static_cast<float>(call.scale)) * kLog2E, FLT_MIN);
 }
 __device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
 
-// The own rows of a warp: 16 · kM rows of x from row `first`, with their bits XORed with `flip`. step(k, a) returns
-// columns [16k, 16k + 16) of these rows. The first kKept steps are in registers. For the other steps, the constructor
-// starts to copy the rows of the block, from row `of_block` on, to shared memory.
+// The rows that a warp owns: 16 · kM rows of x starting at row `first`, with their bits XORed with `flip`. step(k, a)
+// returns columns [16k, 16k + 16) of these rows. The first kKept steps are kept in registers. For the other steps, the
+// constructor starts to copy the rows of the block, starting at row `of_block`, to shared memory.
 template <class Of, int kKept = Of::kSteps>
 class OwnRows {
   static constexpr bool kShared = kKept < Of::kSteps;
@@ -59,7 +59,7 @@ class OwnRows {
       tile_ = memory.chunks + static_cast<int>(first - of_block) * Of::kColumns;
     }
   }
-  // If kKept < Of::kSteps, call after await_copies() and a barrier.
+  // If kKept < Of::kSteps, call step() only after await_copies() and a barrier.
   __device__ void step(int k, uint32_t (&a)[Of::kM][4]) const {
 #pragma unroll
     for (int m = 0; m < Of::kM; ++m) {
@@ -76,7 +76,7 @@ class OwnRows {
   const Chunk* tile_ = nullptr;
 };
 
-// Writes value(m, r, sum) to rows of x from row `first`; r = 1 for the lower eight of sixteen rows.
+// Writes value(m, r, sum) to the rows of x starting at row `first`. r = 1 for the lower eight of sixteen rows.
 template <int kM, int kColumns, class F>
 __device__ void write_own(const AttentionView& call, const AttentionRows& rows, bf16* x, int64_t first,
                           const float (&sums)[kM][kColumns][4], const F& value) {

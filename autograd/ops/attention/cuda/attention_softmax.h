@@ -1,4 +1,4 @@
-// The softmax of a warp's queries over tiles of keys (Dao 2023, "FlashAttention-2").
+// Softmax of a warp's queries over tiles of keys (Dao 2023, "FlashAttention-2").
 #pragma once
 #include <cfloat>
 #include <cmath>
@@ -15,7 +15,8 @@ __device__ float across(float x, Op op) {
   return op(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// Sets scores of 16 · kM queries from `first` and 8 · kN keys of the tile to -infinity where a key is not attended.
+// For 16 · kM queries starting at `first` and 8 · kN keys of the tile, sets the scores of keys that are not attended to
+// -infinity.
 template <int kM, int kN>
 __device__ void mask_scores(const AttentionView& call, const KeyTile& tile, int64_t first, float (&s)[kM][kN][4]) {
   if (tile.attended != lowest(8 * kN)) {
@@ -40,13 +41,14 @@ __device__ void mask_scores(const AttentionView& call, const KeyTile& tile, int6
   }
 }
 
-// Whether all of the warp's queries from `first` attend all 8 · kN keys of the tile.
+// Whether all queries of the warp, starting at `first`, attend all 8 · kN keys of the tile.
 template <int kN>
 __device__ bool attend_all(const AttentionView& call, const KeyTile& tile, int64_t first) {
   return tile.attended == lowest(8 * kN) && tile.first + 8 * kN - 1 <= first + call.past;
 }
 
-// The largest score and the sum of the exponentials of each query; index r = 1 is for the lower eight of sixteen.
+// The largest score and the sum of the exponentials of each query. Index r = 1 is for the lower eight of sixteen
+// queries.
 template <int kM>
 struct Softmax {
   float largest[kM][2], sum[kM][2] = {};
@@ -56,8 +58,8 @@ struct Softmax {
     for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -FLT_MAX;
   }
 
-  // Adds the scores of a tile: p becomes the exponentials after dropout by `kept` (attention_draws.h). Returns the
-  // factor of earlier exponentials in `shrunk`.
+  // Adds the scores of a tile. p becomes the exponentials after dropout by `kept` (attention_draws.h). Returns the
+  // factor for earlier exponentials in `shrunk`.
   template <bool kDrops, int kN>
   __device__ void add(float scale, const float (&s)[kM][kN][4], const uint32_t (&kept)[kM][2][kN / 4],
                       uint32_t (&p)[kN / 2][kM][4], float (&shrunk)[kM][2]) {
@@ -88,7 +90,8 @@ struct Softmax {
     }
   }
 
-  // Writes the log sums of the queries from `first`. Returns the factors that normalize sums of exponentials.
+  // Writes the log sums of the queries starting at `first`. Returns the factors that normalize sums of exponentials in
+  // `inverse`.
   __device__ void finish(const AttentionView& call, const AttentionHeadView& head, int64_t first, float scale,
                          float* log_sums, float (&inverse)[kM][2]) const {
     const auto keeps = static_cast<float>(call.kept);

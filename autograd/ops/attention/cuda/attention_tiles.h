@@ -1,4 +1,5 @@
-// Tiles for tensor cores: each warp keeps its own rows in registers; the other operand's tiles are in shared memory.
+// Tiles for tensor cores. Each warp keeps the rows that it owns in registers; the tiles of the other operand are in
+// shared memory.
 #pragma once
 #include <bit>
 
@@ -10,22 +11,22 @@ namespace godwit::detail {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-// Eight elements of a row. Chunks of a tile are permuted so that the chunks of one column in eight consecutive rows are
-// in different banks.
+// Eight elements of a row. The chunks of a tile are permuted so that the chunks of one column in eight consecutive rows
+// are in different banks.
 struct alignas(16) Chunk {
   uint32_t words[4];
 };
 
-// Tile sizes for rows padded to `width` elements: 32, 64 or 128. Each warp has 16 · m own rows; a tile in shared memory
+// Tile sizes for rows padded to `width` elements: 32, 64 or 128. Each warp owns 16 · m rows. A tile in shared memory
 // has `rows` rows. A larger m reuses loads from shared memory more often and needs more registers.
 template <int width, int m, int rows>
 struct Sizes {
   static constexpr int kWidth = width, kM = m;
-  static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16; groups of 8 columns
+  static constexpr int kSteps = kWidth / 16, kColumns = kWidth / 8;  // steps of 16 columns; groups of 8 columns
   static constexpr int kWarpRows = 16 * kM, kOwnRows = kWarpRows * kWarps;
   static constexpr int kRows = rows;
   static constexpr int kChunks = kRows * kColumns;
-  using Sums = float[kM][kColumns][4];  // accumulators for the own rows
+  using Sums = float[kM][kColumns][4];  // accumulators for the rows of a warp
   static int64_t tiles(int64_t length) { return (length + kOwnRows - 1) / kOwnRows; }
 
   static __device__ int place(int row, int column) {
@@ -38,7 +39,7 @@ __device__ inline int warp() { return static_cast<int>(threadIdx.x / 32); }
 
 __device__ inline uint64_t lowest(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
-// Copies tiles of a head's rows to shared memory with all threads of the block. Each thread copies chunks of one
+// Copies tiles of a head's rows to shared memory with all threads of the block. Each thread copies the chunks of one
 // column.
 template <class Of>
 class TileRows {
@@ -63,8 +64,8 @@ class TileRows {
     }
   }
 
-  // Starts copying rows [first, first + kRows), `shift` elements further, to `to`. Writes zeros from row `first` +
-  // `count` on and for columns beyond the width.
+  // Starts copying rows [first, first + kRows), shifted by `shift` elements, to `to`. Writes zeros for rows from
+  // `first` + `count` and for columns beyond the width.
   __device__ void load_rows(int first, int count, Chunk* to, int shift) const {
     count = counts_ ? count - row() : 0;
     to += Of::place(row(), column());
@@ -82,7 +83,7 @@ class TileRows {
   bool counts_;
 };
 
-// s[m][n] = own rows (attention_own.h) · rows [row + 8n, row + 8n + 8) of the tile, transposed; kN is even.
+// s[m][n] = the warp's rows (attention_own.h) · the transpose of rows [row + 8n, row + 8n + 8) of the tile. kN is even.
 template <class Of, int kN, class Own>
 __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float (&s)[Of::kM][kN][4]) {
 #pragma unroll
@@ -92,8 +93,8 @@ __device__ void multiply_rows(const Own& own, const Chunk* tile, int row, float 
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = 0;
   tile += row * Of::kColumns;
-  // Two words of a load are a right operand, in adjacent registers as the instruction requires. Columns of a load are
-  // even, so that ^ adds them within place().
+  // Two words of a load form a right operand. They are in adjacent registers, as the instruction requires. The columns
+  // of a load are even, so that ^ adds them within place().
   const int start = Of::place(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
   for (int k = 0; k < Of::kSteps; ++k) {
@@ -133,7 +134,7 @@ struct KeyTile {
   uint64_t attended;
 };
 
-// The first tile at or after `first`, and before `end`, with an attended key. All warps get the same result.
+// The first tile in [first, end) with an attended key. All warps get the same result.
 template <int kRows>
 __device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first, int64_t end) {
   for (; first < end; first += kRows) {

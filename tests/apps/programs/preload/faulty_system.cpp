@@ -1,10 +1,10 @@
-// Preloaded into a program by tests to emulate a slow or full disk, little memory, a clock that jumps, or another MPI.
-// `part` is a substring that selects paths.
+// Tests preload this library into a program to emulate a slow or full disk, little memory, a clock that jumps, or
+// another MPI library. `part` is a substring that selects paths.
 //   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
-//   FAULTY_ROOM="part MiB"             the disk of such a path has this much room, as statvfs() says
-//   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails when the sum of sizes exceeds this
-//   FAULTY_CLOCK=seconds               the time of day jumps forth or back by this much with each call
+//  FAULTY_ROOM="part MiB"             statvfs() reports this much room on the disk of such a path
+//  FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails if the sum of sizes exceeds this limit
+//  FAULTY_CLOCK=seconds               the time of day jumps forward or back by this much with each call
 //   FAULTY_MPI=text                    MPI reports this as its version
 #include <dlfcn.h>
 #include <sys/statvfs.h>

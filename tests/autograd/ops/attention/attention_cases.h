@@ -1,4 +1,4 @@
-// Inputs of attention tests, and the results of one call with its gradients.
+// Inputs of attention tests, and the results and gradients of one call.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ inline std::array<Tensor, 4> widened(std::array<Tensor, 4> t) {
 }
 
 // Values and gradients of self_attention(), whose queries, keys and values are columns of one matrix, must equal those
-// of attention() on separate tensors, bit for bit, on the context's device. Without `causal`, some keys are masked.
+// of attention() on separate tensors bit for bit, on the context's device. Without `causal`, some keys are masked.
 inline void expect_self_attention_equals_attention(DType dtype, bool causal, int64_t length, QkvOrder order) {
   const int64_t batch = 2, heads = 3, width = 8, columns = heads * width, rows = batch * length;
   const Device device = context().device;

@@ -1,5 +1,5 @@
-// One rank of the MPI transport tests, started by mpirun. Without arguments it runs the collectives tests on all
-// topologies of its world. `mpi_ranks fail NAME` fails in one way and exits like Godwit's programs.
+// One rank of the MPI transport tests, started by mpirun. Without arguments, it runs the collectives tests on all
+// topologies of its world. `mpi_ranks fail NAME` fails in the named way and exits like Godwit's programs.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
