@@ -27,12 +27,15 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "usage: tools/tokenize TEXT… --out FOLDER (--tokenizer TOKENIZER | --train-bpe SIZE) [OPTION…]\n"
     "Writes the tokens of texts into shards for train_gpt, nanoGPT and llm.c. Saves the tokenizer in their folder.\n"
-    "TEXT: text files, JSONL files (*.jsonl: member \"text\" of each line), folders of *.txt and *.jsonl; also gzip\n"
+    "TEXT: text files, JSONL files (*.jsonl: member \"text\" of each line), folders of *.txt and *.jsonl; also gzip.\n"
+    "In a folder, names that end with val, valid, validation or dev are for validation, as in ptb.valid.txt. Names\n"
+    "that end with test are not used.\n"
     "\n"
     "  --out FOLDER            new folder for the shards\n"
     "  --tokenizer TOKENIZER   \"characters\", a tokenizer.json, a vocab.json next to its merges.txt, or their folder\n"
     "  --train-bpe SIZE        trains a byte-level BPE of SIZE tokens on the texts\n"
-    "  --validation FRACTION   fraction at the end of each file for validation (0.1); 0: none\n"
+    "  --validation FRACTION   fraction at the end of each file for validation; 0: none. Default: 0.1, or 0 if\n"
+    "                          a folder has files for validation\n"
     "  --format FORMAT         header: llm.c's format with the tokenizer's fingerprint (default); plain: nanoGPT's "
     "format\n"
     "  --shard-tokens N        tokens of a shard with a header (100000000)\n"
@@ -46,7 +49,7 @@ struct Arguments {
   std::vector<std::string> texts;
   std::string out, tokenizer;
   int64_t train_bpe = 0, shard_tokens = 0;  // 0: not given
-  double validation = 0.1;
+  std::optional<double> validation = {};
   data::ShardFormat format = data::ShardFormat::header;
 };
 
@@ -115,15 +118,17 @@ std::unique_ptr<data::Tokenizer> train(const std::vector<std::string>& files, in
   return std::make_unique<data::ByteBpe>(data::train_bpe(reader, {.size = size}));
 }
 
-std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const std::vector<std::string>& files) {
-  if (arguments.train_bpe > 0) return train(files, arguments.train_bpe);
+std::unique_ptr<data::Tokenizer> tokenizer_of(const Arguments& arguments, const data::TextParts& texts) {
+  if (arguments.train_bpe > 0) return train(texts.train, arguments.train_bpe);
   if (arguments.tokenizer != data::kCharacters) return data::load_tokenizer(arguments.tokenizer);
   data::CharacterSet characters;
-  int64_t documents = 0;
-  each_text(files, [&](std::string_view text) {
-    if (++documents == 2) characters.add("\n");  // separates documents
-    characters.add(text);
-  });
+  for (const auto* files : {&texts.train, &texts.valid}) {
+    int64_t documents = 0;
+    each_text(*files, [&](std::string_view text) {
+      if (++documents == 2) characters.add("\n");  // separates documents
+      characters.add(text);
+    });
+  }
   return std::make_unique<data::CharTokenizer>(characters.sorted());
 }
 
@@ -210,8 +215,11 @@ size_t add_file(const std::string& file, double validation, Part& train, Part& v
 }
 
 // Writes tokenizer and shards to an existing folder.
-void write_shards(const Arguments& arguments, const std::vector<std::string>& files, const data::Tokenizer& tokenizer,
+void write_shards(const Arguments& arguments, const data::TextParts& texts, const data::Tokenizer& tokenizer,
                   const std::string& folder) {
+  const double validation = arguments.validation.value_or(texts.valid.empty() ? 0.1 : 0);
+  std::vector<std::string> files = texts.train;
+  files.insert(files.end(), texts.valid.begin(), texts.valid.end());
   tokenizer.save(folder);
   Part train(arguments, tokenizer, folder + "/train"), valid(arguments, tokenizer, folder + "/val");
   data::InvalidUtf8 invalid;
@@ -219,16 +227,17 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
   size_t bytes = 0;
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < files.size(); ++i) {
-    bytes += add_file(files[i], arguments.validation, train, valid, characters ? &invalid : nullptr);
-    std::printf("file %zu of %zu: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(), files[i].c_str(),
-                1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
+    const bool validates = i >= texts.train.size();
+    bytes += add_file(files[i], validates ? 1 : validation, train, valid, characters ? &invalid : nullptr);
+    std::printf("file %zu of %zu%s: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(),
+                validates ? ", for validation" : "", files[i].c_str(), 1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
                 1e-6 * static_cast<double>(bytes) / seconds_since(start));
     std::fflush(stdout);
   }
   train.close();
   valid.close();
   check(train.tokens() > 0, "the files hold no text for training");
-  check(valid.tokens() > 0 || arguments.validation == 0, "--validation ", arguments.validation,
+  check(valid.tokens() > 0 || validation == 0, "--validation ", validation,
         ": the documents are too few or too long to be split; use a larger fraction, or 0 for none");
   std::printf("%s: %lld tokens for training in %lld shards, %lld for validation in %lld\n", arguments.out.c_str(),
               static_cast<long long>(train.tokens()), static_cast<long long>(train.shards()),
@@ -238,12 +247,18 @@ void write_shards(const Arguments& arguments, const std::vector<std::string>& fi
 }
 
 void run(const Arguments& arguments) {
-  std::vector<std::string> files;
-  for (const std::string& text : arguments.texts)
-    for (std::string& file : data::files_below(text, data::text_endings())) files.push_back(std::move(file));
+  data::TextParts texts;
+  for (const std::string& text : arguments.texts) {
+    const data::TextParts found = data::text_parts(data::files_below(text, data::text_endings()));
+    for (const auto part : {&data::TextParts::train, &data::TextParts::valid, &data::TextParts::test})
+      (texts.*part).insert((texts.*part).end(), (found.*part).begin(), (found.*part).end());
+  }
+  check(texts.valid.empty() || !arguments.validation, "--validation: ", texts.valid.empty() ? "" : texts.valid.front(),
+        " is for validation, as its name states; leave --validation out, or name the files one by one");
+  for (const std::string& file : texts.test) std::printf("not used, because its name ends with test: %s\n", file.c_str());
   std::error_code error;
   check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
-  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, files);
+  const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, texts);
   std::printf("tokenizer: %s\n", tokenizer->name().c_str());
   // The folder gets its name when it is complete.
   const std::string partial = arguments.out + ".partial";
@@ -251,7 +266,7 @@ void run(const Arguments& arguments) {
   check(!error, partial, ": cannot be created: ", error.message());
   check(made, partial, ": exists already, from an interrupted or a running tokenize; remove it or name another folder");
   try {
-    write_shards(arguments, files, *tokenizer, partial);
+    write_shards(arguments, texts, *tokenizer, partial);
     fs::rename(partial, arguments.out);
   } catch (...) {
     fs::remove_all(partial, error);

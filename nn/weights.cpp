@@ -96,8 +96,9 @@ bool load_weights(const std::string& path, const Module& module,
     if (real && loaded.shape() == expected)
       assignments.emplace_back([&path, &t, loaded] {
         t.set([path, name = t.name, loaded, type = t.dtype, layout = t.layout] {
-          check_finite(path, name, loaded);
-          return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+          const Tensor values = loaded.dtype() == type ? loaded : loaded.to(type);
+          check_finite(path, name, values.dtype() == DType::bf16 ? loaded : values);  // 1e300 is infinite in float32
+          return from_file_layout(values, layout);
         });
       });
     else

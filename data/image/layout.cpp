@@ -27,12 +27,16 @@ bool ends_as_jpeg(const std::string& name) {
   return ending == ".jpg" || ending == ".jpeg";
 }
 
-// Whether a folder in `folder` contains a file with a JPEG's name.
+// Whether a folder in `folder` contains a file with a JPEG's name, at most kDepth folders below.
 bool holds_class_folders(const std::string& folder) {
+  constexpr int kDepth = 3;
   std::error_code ignored;  // a folder that cannot be read, such as lost+found
   for (const std::string& name : class_names(folder, ""))
-    for (const fs::directory_entry& file : fs::directory_iterator(folder + "/" + name, ignored))
-      if (ends_as_jpeg(file.path().filename().string())) return true;
+    for (fs::recursive_directory_iterator at(folder + "/" + name, ignored), end; !ignored && at != end;
+         at.increment(ignored)) {
+      if (at.depth() == kDepth) at.disable_recursion_pending();
+      if (ends_as_jpeg(at->path().filename().string())) return true;
+    }
   return false;
 }
 
@@ -41,7 +45,7 @@ std::string other_images(const std::string& folder) {
   std::error_code ignored;
   for (const std::string& name : class_names(folder, ""))
     for (const fs::directory_entry& file : fs::directory_iterator(folder + "/" + name, ignored))
-      if (const fs::path file_name = file.path().filename(); file_name.string().front() != '.')
+      if (const fs::path file_name = file.path().filename(); file_name.string().front() != '.' && !file.is_directory(ignored))
         return "; " + (fs::path(name) / file_name).string() + " is no JPEG (*.jpg, *.jpeg)";
   return "";
 }

@@ -25,6 +25,19 @@ bool is_merges(const fs::path& file) {
   return file.filename() == "merges.txt" && has_tokenizer(file.parent_path().string());
 }
 
+// The part of a data set that the name of a text states, such as "valid" for ptb.valid.txt; "" if it states none.
+std::string part_of(const std::string& file) {
+  std::string name = fs::path(file).filename().string();
+  for (const std::string& ending : text_endings())
+    if (has_ending(name, ending)) {
+      name.resize(name.size() - ending.size());
+      break;
+    }
+  const std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
+  if (last == "val" || last == "valid" || last == "validation" || last == "dev") return "valid";
+  return last == "test" ? "test" : "";
+}
+
 std::string text_of(std::string_view line, const std::string& where) {
   check_json(line, where, {.depth = 64});
   const nlohmann::json value = parse_json(line);
@@ -45,6 +58,15 @@ bool has_ending(const std::string& file, std::string_view ending) {
 const std::vector<std::string>& text_endings() {
   static const std::vector<std::string> endings{".txt", ".jsonl", ".txt.gz", ".jsonl.gz"};
   return endings;
+}
+
+TextParts text_parts(const std::vector<std::string>& files) {
+  TextParts parts;
+  for (const std::string& file : files) {
+    const std::string part = part_of(file);
+    (part == "valid" ? parts.valid : part == "test" ? parts.test : parts.train).push_back(file);
+  }
+  return parts.train.empty() ? TextParts{.train = files, .valid = {}, .test = {}} : parts;
 }
 
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings) {

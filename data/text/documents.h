@@ -24,6 +24,15 @@ bool has_ending(const std::string& file, std::string_view ending);
 // Endings of the text files in a folder: .txt and .jsonl, also with .gz.
 const std::vector<std::string>& text_endings();
 
+// Files of a data set.
+struct TextParts {
+  std::vector<std::string> train, valid, test;  // names of files, in order
+};
+// The parts that the names of files state. Names that end with val, valid, validation or dev are `valid`, and names that
+// end with test are `test`, as in ptb.valid.txt or test.jsonl. All others are `train`. If no others exist, all files are
+// `train`.
+TextParts text_parts(const std::vector<std::string>& files);
+
 // Throws if the name of a file indicates JSON or JSONL. For readers that accept only plain text.
 void check_plain_text(const std::string& file);
 

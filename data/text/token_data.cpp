@@ -107,19 +107,6 @@ TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> 
   return data;
 }
 
-// The part of a data set that the name of a text says, such as "valid" for ptb.valid.txt; "" if it says none.
-std::string part_of(const std::string& file) {
-  std::string name = fs::path(file).filename().string();
-  for (const std::string& ending : text_endings())
-    if (has_ending(name, ending)) {
-      name.resize(name.size() - ending.size());
-      break;
-    }
-  const std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
-  if (last == "val" || last == "valid" || last == "validation" || last == "dev") return "valid";
-  return last == "test" ? "test" : "";
-}
-
 struct FileText {
   std::string file;
   std::vector<std::string> documents;
@@ -198,10 +185,9 @@ void count_invalid(const std::vector<FileText>& train, const std::vector<FileTex
 // `valid` may be empty.
 TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
   std::vector<std::string> of_test;
-  if (options.valid.empty() && !std::ranges::all_of(train, [](const auto& file) { return !part_of(file).empty(); })) {
-    std::ranges::copy_if(train, std::back_inserter(valid), [](const auto& file) { return part_of(file) == "valid"; });
-    std::ranges::copy_if(train, std::back_inserter(of_test), [](const auto& file) { return part_of(file) == "test"; });
-    std::erase_if(train, [](const auto& file) { return !part_of(file).empty(); });
+  if (options.valid.empty()) {
+    TextParts parts = text_parts(train);
+    train = std::move(parts.train), valid = std::move(parts.valid), of_test = std::move(parts.test);
   }
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");

@@ -109,7 +109,7 @@ CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, c
   const auto found = steps.find(key);
   if (found == steps.end()) {
     call(f);
-    if (steps.size() < most) steps[key];
+    steps[key];
     return How::eager;
   }
   Step& step = found->second;
@@ -120,6 +120,10 @@ CudaGraphCache::How CudaGraphCache::Impl::run(const std::vector<int64_t>& key, c
       if (part.after) part.after();
     }
     return How::replayed;
+  }
+  if (captures >= most) {
+    call(f);
+    return How::eager;
   }
   const ProfileRange range("capture");
   if (context->before_loading) context->before_loading();

@@ -56,6 +56,21 @@ TEST_F(Tokenize, TrainsATokenizerAndWritesShards) {
   EXPECT_EQ(data::open_shard((folder_ / "shards" / "train_000000.bin").string()).tokens.size(), 1000);
 }
 
+// As train_gpt does with the same folder.
+TEST_F(Tokenize, DividesAFolderByTheNamesOfItsFiles) {
+  for (const char* part : {"train", "valid", "test"})
+    write_file(folder_ / "ptb" / (std::string("ptb.") + part + ".txt"), std::string("The ") + part + " text.\n");
+  const Outcome outcome = train("ptb --out parts --tokenizer characters");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("not used, because its name ends with test: ptb/ptb.test.txt\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("file 2 of 2, for validation: ptb/ptb.valid.txt; so far"));
+  const data::TokenData data = data::load_token_data({.path = (folder_ / "parts").string()});
+  EXPECT_EQ(text_of(data, data.train), "The train text.\n");
+  EXPECT_EQ(text_of(data, data.valid), "The valid text.\n");
+  EXPECT_THAT(refusal("ptb --out other --tokenizer characters --validation 0.1"),
+              HasSubstr("--validation: ptb/ptb.valid.txt is for validation"));
+}
+
 TEST_F(Tokenize, WritesPlainShardsOfCharacters) {
   const Outcome outcome = train("text/story.txt --out=plain --tokenizer characters --format=plain");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
