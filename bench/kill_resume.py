@@ -3,11 +3,11 @@
 
   bench/kill_resume.py [--kills 100] [--seed 1] [-- flags of train_resnet]
 
-Every process is started with the same command (--resume auto) and gets SIGKILL after a random time, so kills also hit
-start-up, evaluation and the writing of checkpoints. After each kill, a copy of the run directory is resumed to the end
-and compared bit for bit (metrics.jsonl without times, weights.safetensors); the run itself goes on until the next kill.
-Kills before the first checkpoint are not counted. Exits with 1 at the first difference, or if a process ends before it
-is killed.
+Every process is started with the same command (--resume auto) and gets SIGKILL after a random time, so kills also occur
+during start-up, evaluation and the writing of checkpoints. After each kill, a copy of the run directory is resumed to
+the end and compared bit for bit (metrics.jsonl without times, weights.safetensors). The original run continues until
+the next kill. Kills before the first checkpoint are not counted. Exits with 1 at the first difference, or if a process
+ends before it is killed.
 """
 import argparse
 import json
