@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares runs that continue with other numbers of nodes with runs that keep theirs.
+"""Compares runs that continue with another number of nodes with runs that keep their number of nodes.
 
   bench/change_workers.py [--program train_bert] [--steps 390] [--nodes 4] [--seeds 1,2,3,4,5] -- flags of the program
 
-For every seed: a run with W nodes; the same run continued from its checkpoint after a third of the steps with 2W nodes,
-and after two thirds with W/2. All steps have the same number of samples. Prints the loss of the last evaluation of each
-run, and the mean difference with the standard deviation over the seeds.
+For every seed, there are three runs: a run with W nodes; the same run, continued from its checkpoint after a third of
+the steps with 2W nodes; and the same run, continued after two thirds with W/2 nodes. All steps have the same number of
+samples. Prints the loss of the last evaluation of each run, and the mean difference with the standard deviation over
+the seeds.
 """
 import argparse
 import json

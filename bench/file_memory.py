@@ -4,9 +4,9 @@
   bench/file_memory.py [--mib 8] [--limit 60] [--build build/release]
 
 Each file consists of the smallest pieces that its format allows, such as empty lists. Prints the growth of the peak
-resident memory compared with a run with a file of a few pieces, divided by the size of the file. Runs that refuse the
-file count too. With --limit, a file that needs more than this multiple of its size is an error. With --build, the
-programs of this folder are not built first.
+resident memory relative to a run with a file of a few pieces, divided by the size of the file. Runs that reject the
+file also count. With --limit, a file that needs more than this multiple of its size is an error. With --build, the
+programs of this folder are used without building them.
 """
 import argparse
 import itertools

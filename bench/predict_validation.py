@@ -5,11 +5,11 @@
   python3 bench/predict_validation.py runs 100mbit=runs/dense 100mbit=runs/birder [--efficiency 0.9]
 
 papers: the Birder paper's tables (bench/published_throughput.json). The rows of 8 GPUs give the computation of each
-workload and the speed of each method's kernels; the dense rows of 16 GPUs give one efficiency of each network. All other
-rows are predicted.
+workload and the speed of each method's kernels. The dense rows of 16 GPUs give one efficiency for each network. All
+other rows are predicted.
 
-runs: run directories of training programs under tools/netlab, each with the rate of its links. The run gives the measured
-computation and speed of kernels; the time of a step is predicted.
+runs: run directories of training programs under tools/netlab, each with the rate of its links. The run gives the
+measured computation and speed of kernels. The time of a step is predicted.
 """
 import argparse
 import importlib.machinery

@@ -3,10 +3,10 @@
 
   bench/roofline.py [MODEL…] [--batch N] [--kernels]
 
-Models: resnet50, bert_base, gpt2. Prints Markdown: per model the time of a step on each GPU, with --kernels also every
-group of kernels. All times are estimates: a kernel takes the longer of its memory traffic and its arithmetic, at
-assumed shares of the published peaks, plus a pause until the next kernel starts. Memory traffic counts each array once
-per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
+Models: resnet50, bert_base, gpt2. Prints Markdown: for each model, the time of a step on each GPU; with --kernels, also
+every group of kernels. All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at
+assumed fractions of the published peaks, plus a pause until the next kernel starts. Memory traffic counts each array
+once per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
 
 The numbers of parameters and forward operations are compared with tools/predict_models.py before anything is printed.
 """

@@ -3,11 +3,12 @@
 
   sudo bench/scaling.py [--models bert_base,resnet50] [--hosts 4] [--rates 1gbit,100mbit] [--methods dense_f32,birder] [--print]
 
-Every cell is a short training run under tools/netlab. Prints, for each model and rate, throughput, speed-up over the dense
-float32 baseline, scaling efficiency (throughput over hosts × throughput of one host), the parts of a step and the bytes
-between hosts, and draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a cell with a row is
-not measured again. The hosts share this machine's cores, so every worker computes with one thread, computation is slower
-than on real hosts, and rates above about 1gbit are not reached. About 30 minutes on two idle cores; needs root.
+Every cell is a short training run under tools/netlab. For each model and rate, the script prints throughput, speed-up
+over the dense float32 baseline, scaling efficiency (throughput over hosts × throughput of one host), the parts of a
+step and the bytes between hosts. It draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a
+cell with a row is not measured again. The hosts share this machine's cores. Therefore, every worker computes with one
+thread, computation is slower than on real hosts, and rates above about 1gbit are not reached. Takes about 30 minutes on
+two idle cores. Needs root.
 """
 import argparse
 import collections

@@ -3,10 +3,10 @@
 
   bench/soak.py [--steps 10000] [--every 500] [-- flags of train_resnet]
 
-Workers compare the hashes of their parameters and of their shared optimizer state every 100 steps, and save a checkpoint
-every 500. Prints the median resident memory, read from /proc every 2 seconds, over each tenth of the run. Exits with 1 if
-the run fails, or if the last tenth needs over 2 % more memory than the fourth, which follows the first evaluation
-(step 1,875).
+Workers compare the hashes of their parameters and of their shared optimizer state every 100 steps, and save a
+checkpoint every 500 steps. Prints the median resident memory, read from /proc every 2 seconds, over each tenth of the
+run. Exits with 1 if the run fails, or if the last tenth needs over 2 % more memory than the fourth tenth, which follows
+the first evaluation (step 1,875).
 """
 import argparse
 import os

@@ -4,8 +4,8 @@
   python3 bench/tune_rates.py --data FOLDER [--program train_bert] [--factors 0.3,1,3] [--out runs/rates] [--jobs 2] [--write]
       CONFIG.json … [-- flags of the program, such as --max-steps 400]
 
---write stores the best rate in the configuration. The output marks a best rate at the edge of the tried rates, because a better
-rate may lie outside; run again with other factors.
+--write stores the best rate in the configuration. The output marks a best rate at the edge of the tried rates, because a
+better rate may exist outside the tried range. In this case, run again with other factors.
 """
 import argparse
 import concurrent.futures

@@ -22,7 +22,7 @@ struct CollectiveCall {
   int64_t bytes = 0;            // size of `in`
   const void* in = nullptr;     // input
   void* out = nullptr;          // output
-  Device device = kCpu;         // of in and out
+  Device device = kCpu;         // device of `in` and `out`
   Event ready = {};             // event of the caller's stream; `in` and `out` may be accessed only after it
 };
 

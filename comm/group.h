@@ -35,7 +35,7 @@ class Group {
   const std::vector<Link>& links() const { return links_; }     // [j]: level of the link to peer j; unused at rank()
 
   // Reductions support float32 and float64, the other collectives any type. `in` and `out` must not overlap.
-  void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // in place
+  void all_reduce(const Tensor& x, Reduce op, std::string_view phase);                          // works in place
   void reduce_scatter(const Tensor& in, const Tensor& out, Reduce op, std::string_view phase);  // [size·k] -> [k]
   void all_gather(const Tensor& in, const Tensor& out, std::string_view phase);                 // [k] -> [size·k]
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // sends part j of in to rank j

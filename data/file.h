@@ -7,7 +7,7 @@
 // Datasets, loaders and tokenizers.
 namespace godwit::data {
 
-inline constexpr uint64_t kFileLimit = uint64_t{8} << 30;  // in bytes: 8 GiB
+inline constexpr uint64_t kFileLimit = uint64_t{8} << 30;  // 8 GiB, in bytes
 
 // The three read functions throw one Error that names the file if it is missing, is not a regular file, cannot be read
 // completely, exceeds `limit` bytes, or does not fit into memory. `expected` is the kind of file for messages ("an IDX

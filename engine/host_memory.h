@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-inline Tensor host_memory(Cpu, const Tensor& x) { return x; }  // on the CPU: x itself
+inline Tensor host_memory(Cpu, const Tensor& x) { return x; }  // for a CPU tensor: x itself
 Tensor host_memory(Cuda device, const Tensor& x);  // page-locked CPU tensor of x's shape and type; values unspecified
 
 // host_memory() for the device of x.

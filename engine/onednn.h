@@ -28,7 +28,7 @@ const dnnl::stream& stream();
 Desc activations(const Shape& nhwc, DType dtype = DType::f32);                  // [n, h, w, c]
 Desc filters(const Shape& ohwi, int64_t groups = 1, DType dtype = DType::f32);  // [o, kh, kw, i per group]
 Desc matrix(int64_t rows, int64_t columns, DType dtype = DType::f32);           // [rows, columns]
-Desc transposed(const Desc& matrix);                                            // of a matrix stored as [rows, columns]
+Desc transposed(const Desc& matrix);                                            // transpose of a stored [rows, columns]
 Desc vector(int64_t n, DType dtype = DType::f32);                               // [n]
 Desc any_layout(const Desc& desc);  // the same extents and type; the primitive chooses the layout
 Dims dims_of(const Desc& desc);

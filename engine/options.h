@@ -43,10 +43,10 @@ struct Option {
   std::string name;
   OptionRef ref;                          // the field
   std::string help;                       // one line, with the unit
-  Range range = {};                       // for numbers, and for each number in a list
+  Range range = {};                       // range of a number, and of each number in a list
   std::vector<std::string> choices = {};  // allowed values; for an enum, all or some of its names; empty: any
   std::string method = {};                // method to which the option belongs, for messages; empty: none
-  std::string flag = {}, section = {};    // in a program: "--lr", or empty for --set only; heading in --help
+  std::string flag = {}, section = {};    // a program's flag "--lr", or empty for --set only; heading in --help
   std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
   std::string placeholder = {};           // placeholder of the flag's value in --help: DIR; empty: NAME, N or X
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
@@ -120,8 +120,8 @@ struct OptionValue {
   std::string shown;     // the text for messages
   bool is_text = false;  // true for command-line text, which is converted to the option's type
 };
-OptionValue text_value(const std::string& text);  // from a command line
-OptionValue json_value(const std::string& json);  // from one valid JSON value
+OptionValue text_value(const std::string& text);  // value from a command line
+OptionValue json_value(const std::string& json);  // value from one valid JSON value
 
 // Assigns the value. Throws an Error that begins with `subject` ("--lr") for a wrong type, a number that is out of
 // range or non-finite, or a text that is not one of the choices.

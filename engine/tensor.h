@@ -18,7 +18,7 @@ class Tensor {
   Tensor() = default;                                // undefined
   // Allocates uninitialized memory on the context's device.
   explicit Tensor(Shape shape, DType dtype = DType::f32);
-  Tensor(Shape shape, DType dtype, Device device);  // on the CPU or the context's GPU
+  Tensor(Shape shape, DType dtype, Device device);  // uninitialized, on the CPU or the context's GPU
   static Tensor zeros(Shape shape, DType dtype = DType::f32);  // zeros on the context's device
   // A tensor filled with `value`, on the context's device.
   static Tensor full(Shape shape, double value, DType dtype = DType::f32);
@@ -30,7 +30,7 @@ class Tensor {
   }
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
-  static Tensor detached(Shape shape, DType dtype);  // on the context's device, without memory until attach()
+  static Tensor detached(Shape shape, DType dtype);  // on the context's device; has no memory until attach()
   static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view from byte `begin` on
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
@@ -64,7 +64,7 @@ class Tensor {
       refuse_cuda();
     return static_cast<T*>(address());
   }
-  void* address() const {  // for any device; throws if the tensor is detached
+  void* address() const {  // pointer on any device; throws if the tensor is detached
     if (buffer_ && !buffer_.data()) [[unlikely]]
       refuse_detached();
     return buffer_.data() + offset_;

@@ -15,7 +15,7 @@ struct ResNetConfig {
   bool cifar = false;       // 16 channels, small stem, shortcuts without parameters (option A: new channels appended as
                             // zeros); otherwise 64 channels, and 1×1 projections where the shape changes (option B)
   int64_t width = 0;        // channels of the stem; 0: 16 with cifar, otherwise 64
-  bool small_stem = false;          // for small images: 3×3 convolution of stride 1, no max-pool (always with cifar)
+  bool small_stem = false;          // 3×3 convolution of stride 1, no max-pool, for small images (always with cifar)
   bool zero_init_residual = false;  // initializes the last gamma of each block to 0
   int64_t in_channels = 3, num_classes = 1000;  // channels of the images; number of logits
   DType dtype = DType::f32;  // or f64; bf16: activations from the stem to the pooling; the rest is float32

@@ -11,7 +11,7 @@ namespace godwit {
 
 // Time of a bucket's exchange and update: s_per_bucket + s_per_byte · bytes of its parameters.
 struct BucketCost {
-  double s_per_bucket, s_per_byte;  // in seconds
+  double s_per_bucket, s_per_byte;  // seconds
 };
 
 // Collective. Times the training of scratch parameters of 0.25 and 8 MiB with the optimizer and exchange of `options`.

@@ -12,7 +12,7 @@ struct BucketSizeOptions {
   std::string mib = "25";  // size of the others: a number, or auto, which a training program replaces by a number
 
   void describe(OptionList& list);  // adds the options
-  BucketOptions sizes() const;      // in bytes; `mib` must be a number
+  BucketOptions sizes() const;      // sizes in bytes; `mib` must be a number
 };
 
 }  // namespace godwit

@@ -16,13 +16,13 @@ namespace godwit {
 
 // Data of the program that a rank adds to a checkpoint.
 struct CheckpointExtras {
-  std::vector<StateTensor> state = {};          // by global parameter offset, such as averaged weights
-  std::map<std::string, Tensor> tensors = {};   // by name, such as the buffers of a model
+  std::vector<StateTensor> state = {};          // state by global parameter offset, such as averaged weights
+  std::map<std::string, Tensor> tensors = {};   // tensors by name, such as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // like `tensors`, but unchanged if the checkpoint lacks them
   // By name, such as running statistics; added to the model's files. Rank 0 saves them. load_checkpoint() ignores them.
   std::map<std::string, Tensor> model = {};
-  std::map<std::string, Tensor> own = {};       // by name, of this rank; loaded only for an equal topology
-  std::map<std::string, double> numbers = {};   // by name, such as the position in the data
+  std::map<std::string, Tensor> own = {};       // this rank's tensors by name; loaded only for an equal topology
+  std::map<std::string, double> numbers = {};   // numbers by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
   // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Another thread calls it
   // on rank 0 before the checkpoint is complete. May be empty.

@@ -34,7 +34,7 @@ class NormClip {
 
   double limit_, norm_ = 0;
   Tensor squares_;                  // [slots] float64, for all buckets in layout order
-  std::vector<int64_t> first_;      // by bucket: index of its first slot
+  std::vector<int64_t> first_;      // index of the first slot of each bucket
   std::vector<std::string> names_;  // names of all slots, in layout order
 };
 

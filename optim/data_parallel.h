@@ -106,7 +106,7 @@ class DataParallel {
   std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers that are not state tensors
   void restore(std::vector<double> counters);                 // sets the counters from a checkpoint
   std::string method_names() const;                           // optimizer, exchange and sharding: "adamw, dense, none"
-  const Scheduler& scheduler() const { return scheduler_; }   // for unused parameters and overlapped buckets
+  const Scheduler& scheduler() const { return scheduler_; }   // gives unused parameters and overlapped buckets
   // False after a local step, which leaves the replicas different.
   bool synchronized() const { return optimizer_->synchronized(); }
   // Collective: makes the replicas identical after local steps. Must be called before evaluating or saving.
@@ -144,7 +144,7 @@ class DataParallel {
  private:
   template <class F>
   void timed(Activity own, const Bucket* bucket, F&& f);
-  bool exchange_and_update();    // at the end of a step; returns false if the step was skipped
+  bool exchange_and_update();    // ends a step; returns false if the step was skipped
   void work(Bucket& bucket);     // called when the bucket's gradient is complete
   void proceed(Bucket& bucket);  // called when the bucket may be exchanged
   void exchange(Bucket& bucket);
@@ -168,7 +168,7 @@ class DataParallel {
 
   Communicator& comm_;
   DataParallelOptions options_;
-  Communicator between_;  // for hybrid: the ranks that have the same shard; the exchange is between them
+  Communicator between_;  // hybrid: the ranks that have the same shard; the exchange is between them
   Buckets buckets_;
   std::unique_ptr<ParameterShards> parameters_;  // null if every rank has all parameters
   std::unique_ptr<Optimizer> optimizer_;
@@ -184,7 +184,7 @@ class DataParallel {
   int64_t skipped_ = 0;
   std::string skip_reason_;
   HostReads held_;  // reads of this step that decide whether it is taken; used only if gradients are held
-  std::unique_ptr<HostReads> reads_, last_reads_;  // of this step, and of the previous one
+  std::unique_ptr<HostReads> reads_, last_reads_;  // reads of this step, and of the previous one
   Scheduler scheduler_;  // declared last, so that its thread ends before the other members are destroyed
 };
 

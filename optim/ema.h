@@ -49,7 +49,7 @@ class Ema {
   // exactly.
   void swap();
   void continue_after(int64_t step);  // call after loading averages that were saved after `step`
-  std::vector<StateTensor> state() const;  // for checkpoints: "ema", the averages of the values that this rank owns
+  std::vector<StateTensor> state() const;  // checkpoint state "ema": the averages of the values that this rank owns
   const std::vector<Tensor>& buffer_averages() const { return buffer_averages_; }  // in the order of the buffers
 
  private:
@@ -58,7 +58,7 @@ class Ema {
   Buckets& buckets_;
   std::vector<Tensor> buffers_;
   std::vector<Tensor> averages_, buffer_averages_;
-  std::vector<int64_t> updated_;  // by bucket: step of the last update
+  std::vector<int64_t> updated_;  // step of the last update of each bucket
   double decay_;
 };
 

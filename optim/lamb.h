@@ -40,7 +40,7 @@ struct LambCoefficient {
 template <class T>
 struct SubtractScaledParts {
   const T* rates;                                                             // rate of each parameter
-  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // for parameter i
+  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // update of parameter i
 };
 
 // The owned elements of a bucket's parameters as consecutive ranges. The ranges of other ranks' parameters are empty.

@@ -21,10 +21,10 @@ class SavedParts {
   // State of the elements [begin, end) of the parameter vector.
   struct Piece {
     int64_t begin, end;  // global offsets
-    Tensor values;       // as in StateTensor
+    Tensor values;       // values as in StateTensor
   };
   const std::vector<Piece>& named(const std::string& name) const;                   // ascending; empty if none
-  const std::map<std::string, std::vector<Piece>>& all() const { return pieces_; }  // by name
+  const std::map<std::string, std::vector<Piece>>& all() const { return pieces_; }  // all pieces by name
 
  private:
   std::map<std::string, std::vector<Piece>> pieces_;

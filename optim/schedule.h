@@ -13,14 +13,14 @@ struct ScheduleConfig {
   std::string name = "constant";  // constant, multi_step, linear, cosine, polynomial, exponential
   // Length of the warm-up, which precedes the schedule. At most one of the three may be nonzero.
   double warmup_epochs = 0;
-  double warmup_fraction = 0;  // as a fraction of all steps
-  int64_t warmup_steps = 0;    // in steps
+  double warmup_fraction = 0;  // fraction of all steps
+  int64_t warmup_steps = 0;    // number of steps
   // In step t of a warm-up of w steps, the learning rate is lr·(warmup_start + (1 − warmup_start)·(t/w)^warmup_power).
   double warmup_power = 1;           // 2 for LAMB and 1-bit LAMB on BERT
-  double warmup_start = 0;           // as a fraction of lr
+  double warmup_start = 0;           // fraction of lr
   std::vector<double> milestones{};  // multi_step: epochs at which lr is multiplied by gamma
-  double gamma = 0.1;                // for multi_step
-  double power = 1;                  // for polynomial
+  double gamma = 0.1;                // factor of multi_step
+  double power = 1;                  // power of polynomial
   double decay_factor = 0.99;        // exponential: factor on lr every decay_steps steps
   int64_t decay_steps = 520;         // exponential: counted from the end of the warm-up (0/1 Adam paper: BERT)
   // linear, cosine, polynomial: final lr as a fraction of lr. It is reached one step after the last step, as in PyTorch
@@ -43,7 +43,7 @@ class Schedule {
   double lr(int64_t step) const;  // step = 1 … total_steps; constant for later steps
 
  private:
-  double warmup_lr(int64_t step) const;  // for steps before the last one of the warm-up
+  double warmup_lr(int64_t step) const;  // learning rate of a step before the last one of the warm-up
 
   ScheduleConfig config_;
   double base_lr_;

@@ -37,7 +37,7 @@ class ZeroOneAdam : public Optimizer {
     int64_t warmup_steps = 0;       // T_w if not 0
     SignScale sign_scale = SignScale::l2_rms;
     bool bias_correction = true;             // bias correction of v
-    bool refresh_variance = true;            // for values with v = 0, after T_v
+    bool refresh_variance = true;            // estimate v for values with v = 0, after T_v
     double update_limit = 1;                 // limit of |m/√v|; 0: no limit
     DenseWire dense_wire = DenseWire::bf16;  // type of T_v's means and of refreshes
     int64_t block_size = 4096;  // values per scale; 0: one scale per parameter; −1: one per sender

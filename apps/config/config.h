@@ -38,7 +38,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   } ema;
   SpikeOptions spike;
   CheckpointOptions checkpoint;
-  std::string non_finite = "fail";  // on a non-finite gradient: fail, or skip the step
+  std::string non_finite = "fail";  // reaction to a non-finite gradient: fail, or skip the step
   int64_t epochs = 5;
   int64_t max_steps = 0;      // 0: all epochs
   int64_t batch = 16;         // samples per worker and micro-batch
@@ -60,7 +60,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   std::vector<std::string> notices;  // notices, such as parts of the file that the command line replaces; not an option
 
   virtual ~CommonConfig() = default;
-  OptionList options() const;               // in the order of printing; refers to this object
+  OptionList options() const;               // options in the order of printing; the list refers to this object
   void set_exchange(const std::string& name);  // sets an exchange with its default options and default_sharding
   virtual void check_together() const = 0;  // throws if options contradict each other
   // Whether samples are text streams. A run that is resumed with another number of workers keeps the total number of

@@ -9,7 +9,8 @@ with those of `train_gpt --generate PROMPT --temperature 0`. Ends with an error 
 
 TEXT: a text file in ASCII [tests/data/golden/bpe/train.txt]
 STEPS: number of training steps [200]
-Requires torch and transformers, and train_gpt (scripts/build release train_gpt); the environment variable PROGRAMS names another folder."""
+Requires torch and transformers, and train_gpt (scripts/build release train_gpt). The environment variable PROGRAMS names
+another folder with the program."""
 import json
 import os
 import pathlib

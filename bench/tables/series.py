@@ -1,9 +1,9 @@
 """Runs the experiments of one table: chooses learning rates on validation data, then trains with several seeds.
 
 A script of this folder describes one table and calls Table.main(). docs/tables/NAME.csv gets a row when a run ends. A
-run with a row is not repeated, so an interrupted script continues when it is called again, also on another machine;
-remove the file to measure anew, or use --repeat to measure rows of the table again and compare. At the end the script
-prints the table as Markdown and draws docs/plots/table_NAME.png. update_page.py writes the tables into
+run with a row is not repeated, so an interrupted script continues when it is called again, also on another machine.
+Remove the file to measure all runs again, or use --repeat to measure rows of the table again and compare. At the end,
+the script prints the table as Markdown and draws docs/plots/table_NAME.png. update_page.py writes the tables into
 docs/convergence.md and docs/ablations.md.
 """
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what bench/tables/NAME.py --print prints between the lines <!-- NAME --> and <!-- end --> of docs/convergence.md
-and docs/ablations.md, and draws the plots (needs matplotlib).
+"""Writes the output of bench/tables/NAME.py --print between the lines <!-- NAME --> and <!-- end --> of
+docs/convergence.md and docs/ablations.md, and draws the plots (needs matplotlib).
 
   update_page.py [--no-plots]        writes the pages, and the plots
   update_page.py --check PROGRAMS    writes and trains nothing. Ends with an error unless the pages have exactly these tables,

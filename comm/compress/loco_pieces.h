@@ -53,7 +53,7 @@ Counts counts_of(const Tensor& totals);  // for a tensor on a GPU, the host wait
 // The messages of all senders. They are `stride` words apart.
 struct Messages {
   const uint32_t* words;  // words of the first sender
-  int64_t stride;         // in words
+  int64_t stride;         // distance between messages, in words
   int senders, bits;      // number of senders; bits per code
 
   // The divisor that turns a sum of codes into the mean.

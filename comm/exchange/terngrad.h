@@ -7,7 +7,7 @@ namespace godwit {
 struct TernGradOptions {
   int64_t block_size = 1024;
   Reply reply = Reply::f32;
-  double clip_sigma = 2.5;  // in units of a block's root mean square; 0: no clipping
+  double clip_sigma = 2.5;  // limit in units of a block's root mean square; 0: no clipping
 
   void describe(OptionList& list);
 };

@@ -20,7 +20,7 @@ class StepClock {
   void begin(Time now = Clock::now());                     // begins a step: sets all times to 0
   Activity enter(Activity next, Time now = Clock::now());  // returns the activity that ends
   bool set_waiting(bool waits, Time now = Clock::now());   // returns the previous value
-  double seconds(Activity activity) const;                 // in this step, up to the last of the calls above
+  double seconds(Activity activity) const;                 // seconds in this step, up to the last of the calls above
   double exposed(Activity activity) const;                 // seconds in which the computing thread waited
 
  private:
@@ -30,7 +30,7 @@ class StepClock {
   Activity activity_ = Activity::none;
   bool waits_ = false;
   Time since_{};
-  std::array<std::array<double, 2>, 4> seconds_{};  // by activity, and by whether the computing thread waited
+  std::array<std::array<double, 2>, 4> seconds_{};  // indices: activity, and whether the computing thread waited
 };
 
 // Marks the computing thread as waiting for a scope.

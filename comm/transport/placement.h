@@ -8,7 +8,7 @@ namespace godwit {
 
 // The device on which each rank of a machine runs.
 struct Placement {
-  std::string device = "cpu";  // as for parse_device(); "cuda:N" puts all ranks of a machine on one GPU
+  std::string device = "cpu";  // text for parse_device(); "cuda:N" puts all ranks of a machine on one GPU
   bool share_gpu = false;      // allows "cuda" with more ranks than GPUs; ranks are then assigned round-robin
   bool nccl = true;            // use NCCL if the build has it and no two ranks share a GPU
 };

@@ -12,8 +12,8 @@ struct WorkerOptions {
   std::string transport = "auto";       // local, mpi; auto: mpi under a launcher, otherwise local
   double timeout_s = 60;                // seconds that a worker waits for the other workers
   int threads = 0;                      // threads per worker; 0: cores / workers
-  std::string device = "cpu";           // as for parse_device()
-  bool share_gpu = false;               // for device cuda: workers may share a GPU
+  std::string device = "cpu";           // text for parse_device()
+  bool share_gpu = false;               // whether workers may share a GPU with device cuda
   bool nccl = true;                     // workers with separate GPUs communicate through NCCL, if the build has it
 
   void describe_topology(OptionList& list);  // nodes, workers_per_node, transport, timeout_s

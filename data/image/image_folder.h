@@ -13,7 +13,7 @@ struct ImageFile {
   std::string path;                             // relative to the data folder
   int32_t label = 0;                            // class index
   int64_t bytes = 0;                            // file size
-  int32_t width = 0, height = 0, channels = 0;  // from the header: pixels; 1, 3 or 4 channels
+  int32_t width = 0, height = 0, channels = 0;  // values of the header: pixels; 1, 3 or 4 channels
   int64_t coefficient_bytes = 0;                // see JpegHeader
   std::string problem;                          // reason why the file is unusable; empty if it is usable
 };

@@ -29,7 +29,7 @@ struct AddedToken {
 
 // A byte-level BPE as stored in its files.
 struct ByteBpeModel {
-  std::vector<std::string> tokens;                  // by id; bytes are written as GPT-2's characters
+  std::vector<std::string> tokens;                  // tokens by id; bytes are written as GPT-2's characters
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids of the left and right part, most frequent first
   std::vector<AddedToken> added;                    // added tokens; all are also in `tokens`
   size_t added_only = 0;  // number of tokens at the end of `tokens` that are only added tokens

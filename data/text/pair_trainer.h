@@ -26,7 +26,7 @@ class PairTrainer {
   // Merges until there are `size` tokens or no pair occurs `min_frequency` times.
   void run(int64_t size, int64_t min_frequency);
 
-  std::vector<std::string>& tokens() { return tokens_; }                              // by id
+  std::vector<std::string>& tokens() { return tokens_; }                              // tokens by id
   const std::vector<std::pair<int32_t, int32_t>>& merges() const { return merges_; }  // in the order of merging
 
  private:

@@ -10,7 +10,7 @@ namespace godwit::data {
 // Contents of a tokenizer_config.json.
 struct TokenizerConfig {
   WordPieceOptions options = {};                          // options of the tokenizer
-  std::optional<double> model_max_length = std::nullopt;  // in tokens; HuggingFace writes 1e30 for no limit
+  std::optional<double> model_max_length = std::nullopt;  // maximum in tokens; HuggingFace writes 1e30 for no limit
 };
 
 // Reads tokenizer_config.json. Missing fields default to the tokenizer.json in the same folder (`beside`), or to

@@ -28,9 +28,7 @@ class Vocabulary : public TokenTable {
   int32_t pad_, unk_, cls_, sep_, mask_;
 };
 
-// Reads a file whose lines end with
-// or \r
-// . Errors name the file.
+// Reads a file whose lines end with \n or \r\n. Errors name the file.
 Vocabulary read_vocabulary(const std::string& path);
 // Writes the file atomically. Throws an Error that names the file.
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary);

@@ -32,8 +32,8 @@ class WordVocabulary : public TokenTable {
 
 // The rule that splits a line into words.
 enum class WordSplit {
-  spaces,  // at white space
-  basic,   // also around punctuation; lower case, accents removed (BasicTokenizer)
+  spaces,  // split at white space
+  basic,   // also split around punctuation; lower case, accents removed (BasicTokenizer)
 };
 
 // A text whose lines are sentences.

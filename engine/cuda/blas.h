@@ -19,7 +19,7 @@ struct CudaProduct {
   int64_t m, n, k, entries = 1;
   bool add = false;  // accumulate into c
   MatrixStrides of_a = {}, of_b = {}, of_c = {};
-  int64_t vector_stride = 0;  // for multiply_with_epilogue(): elements between the vectors of two entries
+  int64_t vector_stride = 0;  // used by multiply_with_epilogue(): elements between the vectors of two entries
 };
 
 // Computes the product. a and b have the same type: float32, bfloat16 or float64. c has that type, or float32 for

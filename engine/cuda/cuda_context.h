@@ -27,7 +27,7 @@ class CudaContext {
   CudaContext& operator=(const CudaContext&) = delete;
 
   const int index;
-  const int multiprocessors;  // of the GPU
+  const int multiprocessors;  // number of multiprocessors of the GPU
   const std::shared_ptr<const CudaStream> shared_stream;
   const CudaStream& stream = *shared_stream;
   std::shared_ptr<Pool> pool;     // the cache's pool while CudaGraphCache::run() executes

@@ -85,7 +85,7 @@ class ConvolutionPlan {
   bool ran_ = false;
   DnnDescriptor graph_;
   Selected selected_;
-  std::vector<DnnDescriptor> proposals_;  // from the last heuristic mode
+  std::vector<DnnDescriptor> proposals_;  // proposals of the last heuristic mode
   size_t mode_ = 0, at_ = 0;              // indices of the next mode and proposal
   size_t proposed_ = 0, passed_over_ = 0, too_large_ = 0, failed_ = 0;
   std::string last_error_, no_engine_reason_;

@@ -13,7 +13,7 @@ namespace godwit::test {
 struct CallLog {
   std::atomic<bool> in_flight{false}, concurrent{false};
   std::mutex mutex;
-  std::vector<std::string> phases;  // in the order of the calls
+  std::vector<std::string> phases;  // phases in the order of the calls
 };
 
 class WaitingGroup : public Group {

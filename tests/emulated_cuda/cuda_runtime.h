@@ -148,7 +148,7 @@ inline std::atomic<bool> exclusive{false};  // another process uses the GPUs exc
 // Number of calls of all threads since the start of the process. Tests subtract two readings.
 struct Counts {
   std::atomic<int64_t> launches{0};                     // kernels, calls of cuBLASLt and cuDNN, CUDA graphs
-  std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // by cudaMemcpyKind
+  std::atomic<int64_t> copies[3]{}, copied_bytes[3]{};  // indices: cudaMemcpyKind
   std::atomic<int64_t> memsets{0};
   // Waits of the host for streams, events and devices, and calls of cudaStreamQuery() that find an idle stream.
   std::atomic<int64_t> synchronizations{0};

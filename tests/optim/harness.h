@@ -51,11 +51,11 @@ struct Plan {
 };
 
 struct Trained {
-  std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
+  std::vector<std::vector<double>> x;  // values of rank 0 after each step, by global element
   // State by name and owner. For "m", "b", "b_hat" and "e" of Birder, the owner is the sender, otherwise 0. Elements
   // without an owner are NaN.
   std::map<std::pair<std::string, int>, std::vector<double>> state;
-  std::vector<uint64_t> hashes;                         // of each rank's final parameters
+  std::vector<uint64_t> hashes;                         // hash of each rank's final parameters
   std::vector<std::map<std::string, CommCount>> stats;  // per rank
   int64_t padded = 0, buckets = 0;
 };

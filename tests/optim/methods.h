@@ -43,7 +43,7 @@ struct MethodOutcome {
   std::vector<int64_t> steps, skipped, last_update, calls;
   std::vector<std::string> reasons;
   std::vector<int64_t> agreement_bytes;
-  std::vector<std::vector<float>> x;  // of rank 0 at the start and after each step
+  std::vector<std::vector<float>> x;  // values of rank 0 at the start and after each step
 
   bool same_state(const MethodOutcome& other) const {
     return optimizer == other.optimizer && exchange == other.exchange && masters == other.masters;

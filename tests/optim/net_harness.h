@@ -19,9 +19,9 @@ struct NetPlan {
 
 struct NetRun {
   std::vector<double> x;       // parameters at the end
-  std::vector<double> losses;  // of rank 0, by micro-batch
+  std::vector<double> losses;  // losses of rank 0, by micro-batch
   std::vector<double> norms;
-  std::vector<std::map<std::string, CommCount>> stats = {};  // of one step, per rank
+  std::vector<std::map<std::string, CommCount>> stats = {};  // traffic of one step, per rank
   std::vector<int64_t> peaks = {};                           // peak of a step above the memory between steps, per rank
   std::vector<int64_t> between = {};                         // bytes between steps, per rank
 };

@@ -20,12 +20,12 @@ struct ShardPlan {
 };
 
 struct ShardRun {
-  std::vector<std::vector<double>> x;  // of rank 0 after each step, by global element
-  std::vector<double> masters;         // at the end
+  std::vector<std::vector<double>> x;  // values of rank 0 after each step, by global element
+  std::vector<double> masters;         // final master weights
   std::vector<int64_t> state_values;   // per rank: number of values of its optimizer state
   std::vector<int64_t> owned;          // per rank
   std::vector<std::map<std::string, CommCount>> stats;
-  std::vector<Segment> shards;  // of the first bucket
+  std::vector<Segment> shards;  // shards of the first bucket
   std::vector<double> norms;
 };
 

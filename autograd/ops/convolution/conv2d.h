@@ -15,7 +15,7 @@ struct Conv2dShape {
   int64_t n, h, w, c;                         // images
   int64_t o, kh, kw;                          // filters
   int64_t ho, wo;                             // output
-  int64_t stride, padding, dilation, groups;  // as in Conv2dOptions
+  int64_t stride, padding, dilation, groups;  // see Conv2dOptions
 };
 
 // Throws if images and filters do not match, or if the output would be empty.

@@ -79,7 +79,7 @@ class NcclWatchdog {
   std::mutex mutex_;  // protects the members below and all NCCL calls
   std::condition_variable changed_;
   std::vector<Member*> members_;
-  std::deque<Collective> pending_;  // in the order of the calls
+  std::deque<Collective> pending_;  // ordered by call
   bool closing_ = false;
   std::thread thread_;  // declared last, because the thread uses the other members
 };

@@ -57,7 +57,7 @@ class SignServer {
 
   std::vector<std::vector<T>> e;
   std::vector<T> server_e;
-  std::vector<std::vector<char>> signs;  // of the last call: per worker, then for the server; 1 for +
+  std::vector<std::vector<char>> signs;  // signs of the last call: per worker, then for the server; 1 for +
 
  private:
   std::vector<T> compress(const std::vector<T>& z, std::vector<T>& error, size_t role,
