@@ -63,8 +63,8 @@ struct Attention {
   }
 };
 
-// Checks one batch entry and two heads against float64 on the CPU, within the errors of sums of `length` products of
-// order 1 and of bfloat16 rounding.
+// Checks one batch entry and two heads against float64 on the CPU. The tolerance covers sums of `length` products of
+// order 1, and bfloat16 rounding.
 void check_results(int64_t length, int64_t width, int filled, bool causal, double dropout, DType dtype) {
   const Shape shape{1, length, 2, width};
   const Attention ours(shape, filled, causal, dropout, dtype);
@@ -95,7 +95,7 @@ double seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// The time of one call; on a GPU the mean of 20 consecutive calls.
+// The time of one call. On a GPU, it is the mean of 20 consecutive calls.
 template <class F>
 double seconds_of(const F& call) {
   const int calls = context().device.is_cuda() ? 20 : 1;

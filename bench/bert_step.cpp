@@ -12,7 +12,7 @@ using namespace godwit;
 
 namespace {
 
-// Indices stay on the CPU, as from a loader. The host checks indices, and would have to copy them back from a GPU.
+// Indices stay on the CPU, as with a loader. The host checks indices, and would have to copy them back from a GPU.
 Tensor draw(RandomStream& random, const Shape& shape, int64_t limit) {
   const Tensor x(shape, DType::i32, kCpu);
   for (int32_t& value : x.span<int32_t>()) value = static_cast<int32_t>(random.below(static_cast<uint32_t>(limit)));

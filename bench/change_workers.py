@@ -48,7 +48,8 @@ def main():
             run = pathlib.Path(folder) / "run"
             train(*flags, "--nodes", w, "--seed", seed, "--epochs", 1000, "--max-steps", 3 * third, "--checkpoint-every", third, "--set", "checkpoint.keep=10", "--run-dir", run)
             kept.append(loss(run))
-            # A part needs the learning rates of the whole run, so every part trains to the end, and later checkpoints are removed.
+            # A part needs the learning rates of the whole run. Therefore, every part trains to the end, and later
+            # checkpoints are removed.
             for step, nodes in ((third, 2 * w), (2 * third, w // 2)):
                 for checkpoint in (run / "checkpoints").glob("step-*"):
                     if int(checkpoint.name[5:]) > step:

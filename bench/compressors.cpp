@@ -25,7 +25,7 @@ constexpr int kRepeats = 9;
 
 std::string only;  // substring that names must contain
 
-// Times `kernel` and a copy. `bytes`: bytes that each of them reads and writes per value.
+// Times `kernel` and a copy. `bytes`: number of bytes per value that the kernel and the copy each read and write.
 void report(const std::string& name, int64_t values, double bytes, const std::function<void()>& kernel) {
   if (name.find(only) == std::string::npos) return;
   constexpr int64_t kPiece = 1 << 18;  // bytes
@@ -95,7 +95,7 @@ void time_majority(int64_t values) {
          [&] { majority_signs(Cpu{}, words.data(), kSenders, votes.data(), values); });
 }
 
-// Times LoCo's worker, and the sum of eight workers' codes.
+// Times LoCo's worker and the sum of eight workers' codes.
 void time_loco(int bits, bool random, int64_t values) {
   constexpr int64_t kPiece = 8192;
   constexpr int kSenders = 8;
@@ -159,7 +159,7 @@ void time_all(int threads) {
 
 }  // namespace
 
-// bench_compressors [NAME]: times compressors whose name contains NAME.
+// bench_compressors [NAME]: times the compressors whose names contain NAME.
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_compressors [NAME]\n"

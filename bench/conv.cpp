@@ -60,8 +60,8 @@ struct Convolution {
   double flop() const { return 2.0 * static_cast<double>(y.numel() * s.kh * s.kw * s.c); }
 };
 
-// Checks against the float64 kernels on one image of at most 14 x 14, within the rounding errors of sums of `terms`
-// products and of bfloat16 filters and results.
+// Checks against the float64 kernels on one image of at most 14 x 14. The tolerance covers the rounding errors of sums
+// of `terms` products, and of bfloat16 filters and results.
 void check_results(const Layer& layer, DType dtype) {
   const Convolution c(layer, 1, std::min<int64_t>(layer.size, 14), dtype);
   const Tensor x = c.x.to(DType::f64), w = c.w.to(DType::f64), dy = c.dy.to(DType::f64);

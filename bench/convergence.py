@@ -23,7 +23,8 @@ import statistics
 import subprocess
 import sys
 
-# Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first of these metrics that they have.
+# Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first of these metrics that they
+# have.
 METRICS = (("test_top1", "test top-1, %", 100), ("validation_top1", "validation top-1, %", 100), ("test_accuracy", "accuracy, %", 100),
            ("validation_accuracy", "validation accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1))
 

@@ -23,7 +23,7 @@ constexpr int64_t kBatch = 16;
 
 struct Layer {
   int64_t size, channels;  // [16, size, size, channels]
-  int count;               // number of such layers in ResNet-50
+  int count;               // number of layers of this kind in ResNet-50
   Shape shape() const { return {kBatch, size, size, channels}; }
 };
 
@@ -40,7 +40,7 @@ struct Set {
   Tensor x, dy, other, y, dx;
 };
 
-// Tensors of consecutive calls, together larger than any cache.
+// Tensors of consecutive calls. Together, they are larger than any cache.
 std::vector<Set> sets_of(Shape shape, DType dtype) {
   const int64_t bytes = 5 * shape.numel() * size_of(dtype);
   std::vector<Set> sets(sets_beyond_caches(bytes));
@@ -128,7 +128,7 @@ void pooling(const Bench& bench) {
         [=](const Set& s) { global_avg_pool_backward(Cpu{}, means(s), s.dx); });
 }
 
-// The separate operations that the fused ones replace, and the sum of two gradients at a block's input.
+// The separate operations that the fused operations replace, and the sum of two gradients at a block's input.
 void elementwise(const Bench& bench) {
   bench("gradients summed", kBlockInput, 3, 0, [](const Set& s) { accumulate(Cpu{}, s.dy, s.dx); });
   bench("relu (where not fused)", kRelu, 2, 0, [](const Set& s) { relu_forward(Cpu{}, s.x, s.y); });

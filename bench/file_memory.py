@@ -58,7 +58,7 @@ def byte_pairs(size):
         vocabulary[left + right] = len(vocabulary)
         merges.append(f"{left} {right}")
         length += 20
-    for left in list(vocabulary)[256:]:  # all pairs of bytes are tokens already
+    for left in list(vocabulary)[256:]:  # all pairs of bytes are already tokens
         if length >= size:
             break
         for right in BYTES:
@@ -96,7 +96,7 @@ def hostile(size):
     yield "index, names", [*image, "--init-weights", index], {index: '{"weight_map":{%s}}' % repeated('"%d":"x.safetensors"', size)}
     for label, content in (("lists", '{"version":[%s]}' % repeated("[]", size)), ("files", '{"version":3,"files":{%s}}' % repeated('"%d":{}', size))):
         yield f"manifest, {label}", [*image[:1], "--resume", "run"], {"run/checkpoints/step-1/manifest.json": content, "run/config.json": RUN}
-    most = min(size, (1 << 20) - 100)  # larger files are refused
+    most = min(size, (1 << 20) - 100)  # larger files are rejected
     for label, content in (("lists", '{"a":[%s]}' % repeated("[]", most)), ("keys", "{%s}" % repeated('"%d":1', most))):
         yield f"configuration, {label}", [*image, "--config", "config.json"], {"config.json": content}
         yield f"config.json of a model, {label}", ["train_bert", "--length", "16", "--task", "pretrain", "--data", "text.txt", "--init-weights", "model"], {
@@ -113,7 +113,7 @@ def hostile(size):
     }
     for label, piece in (("lines", "a\n"), ("documents", "a\n\n")):
         yield f"text, {label}", [*text, "--task", "pretrain", "--data", "text.txt"], {"text.txt": piece * (size // len(piece))}
-    # Lacks the words that a vocabulary needs, so it is refused after it is read, and no model is built.
+    # Lacks words that a vocabulary needs. Therefore, the file is rejected after it is read, and no model is built.
     numbers = repeated("%d", size, "\n") + "\n"
     yield "vocabulary, short words", [*text, "--task", "pretrain", "--data", "text.txt", "--vocab", "v.txt"], {"v.txt": numbers, "text.txt": SMALL}
     yield "vocabulary of train_lm", [*words, "--vocab", "v.txt"], {"v.txt": numbers, "text.txt": SMALL}

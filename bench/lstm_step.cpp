@@ -17,7 +17,7 @@ using namespace godwit;
 
 namespace {
 
-// Value i of the table `name` in [-1, 1), a multiple of 2⁻²³: the integer hash that the peer computes too.
+// Value i of the table `name`: a multiple of 2⁻²³ in [-1, 1). The peer computes the same integer hash.
 float hashed(const std::string& name, int64_t i) {
   uint32_t x = 0x811C9DC5u;
   for (const char c : name) x = (x ^ static_cast<unsigned char>(c)) * 0x01000193u;

@@ -72,7 +72,7 @@ Sizes measure(const Topology& topology, int64_t d, const DataParallelOptions& op
   return sizes;
 }
 
-// Prints the reason if a method is refused; omits unsupported shardings of an exchange.
+// Prints the reason if a method is rejected. Omits unsupported shardings of an exchange.
 void print(const std::string& name, const Topology& topology, int64_t d, const DataParallelOptions& options) {
   const double n = static_cast<double>(d), workers = topology.world();
   try {
@@ -91,7 +91,7 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
   std::printf("%-34s %9s %9s %8s %13s %13s %6s\n", "", "optimizer", "exchange", "masters", "within nodes",
               "between nodes", "calls");
   DataParallelOptions options;
-  // a single bucket, because some scales cover a worker's whole message
+  // Uses a single bucket, because some scales cover a worker's whole message.
   options.buckets = {int64_t{1} << 40, int64_t{1} << 40, 1};
   for (const std::string& name : method_names<OptimizerMethod>()) {
     options.optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);  // the second step is after the warm-up

@@ -62,7 +62,7 @@ void fill(const Tensor& x, int rank) {
   for (float& value : x.span<float>()) value = static_cast<float>(i++ % 1000 * (rank + 1));
 }
 
-// Checks sums of whole numbers below 2^24, which are equal for every order of summation.
+// Checks sums of whole numbers below 2^24. They are equal for every order of summation.
 void check_sums(const Tensor& x, const Way& way, int rank, int world) {
   fill(x, rank);
   way.all_reduce(x);
@@ -77,7 +77,7 @@ void check_sums(const Tensor& x, const Way& way, int rank, int world) {
 void time_all_reduce(Communicator& comm, int64_t bytes) {
   const std::vector<Way> both = ways(comm);
   const Tensor x({bytes / 4});
-  // After these calls a small all-reduce uses the faster number of rounds.
+  // After these calls, a small all-reduce uses the faster number of rounds.
   for (int call = 0; call < (bytes <= (64 << 10) ? 2 * RoundChoice::kTrials : 1); ++call)
     for (const Way& way : both) check_sums(x, way, comm.rank, comm.world->size());
   const int repeats = bytes <= (1 << 20) ? 40 : bytes <= (1 << 24) ? 15 : 7;
@@ -187,9 +187,9 @@ std::vector<Exchange> exchanges(Communicator& comm) {
            }}};
 }
 
-// With one rank per host: prints the share of the line's rate that each exchange reaches on the slowest rank. `rate`:
-// bytes per second and direction. Runs of Godwit, of MPI and of MPI's nonblocking collectives do not alternate, because
-// the congestion control of a connection adapts to the traffic of the last second.
+// With one rank per host, prints the fraction of the line's rate that each exchange reaches on the slowest rank.
+// `rate`: bytes per second and direction. Runs of Godwit, of MPI and of MPI's nonblocking collectives do not alternate,
+// because the congestion control of a connection adapts to the traffic of the last second.
 void time_line(Communicator& comm, double rate) {
   for (const Exchange& exchange : exchanges(comm)) {
     struct Run {
@@ -244,8 +244,8 @@ double compute() {
   return now() - start;
 }
 
-// Measures the computation of all ranks except 0 while another thread of each waits for rank 0, which arrives after the
-// computation.
+// Measures the computation of all ranks except 0 while another thread of each rank waits for rank 0. Rank 0 arrives
+// after the computation.
 void time_computing(Communicator& comm) {
   std::vector<double> alone, beside[2];
   for (int i = 0; i < 7; ++i) {
@@ -287,7 +287,7 @@ int main(int argc, char** argv) {
     check(launched && launched->world > 1, "needs at least two ranks to compare collectives, there ",
           launched ? "is 1" : "is no launcher", "; use mpirun -np 4 bench_mpi_collectives");
     try {
-      const char* line = std::getenv("NETLAB_MBIT");  // set by netlab: Mbit/s of a link as measured
+      const char* line = std::getenv("NETLAB_MBIT");  // set by netlab: measured rate of a link in Mbit/s
       run_mpi({0, 1}, [&](Communicator& comm) {
         if (line) {
           for (int64_t bytes = 4096; bytes <= 65536; bytes *= 4) time_all_reduce(comm, bytes);

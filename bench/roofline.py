@@ -21,7 +21,7 @@ import predict_models  # noqa: E402
 # Published peaks of the SXM modules: dense bfloat16 tensor-core operations and bytes per second. NVIDIA's data sheets:
 # A100 80GB (June 2021), H100 (2023), H200 (2024).
 GPUS = {"A100": (312e12, 2.039e12), "H100": (989.4e12, 3.35e12), "H200": (989.4e12, 4.8e12)}
-# Assumed shares of the peaks. Attention on Hopper: as bench_attention measured on an H200; on an A100 scaled by the
+# Assumed fractions of the peaks. Attention on Hopper: measured by bench_attention on an H200. On an A100: scaled by the
 # number and clock of the multiprocessors.
 LIBRARY, MEMORY, PAUSE = 0.6, 0.8, 2e-6
 ATTENTION = {"A100": 0.35, "H100": 0.17, "H200": 0.17}
@@ -174,7 +174,7 @@ def gpt2(batch, tokens=1024, width=768, words=50257):
         linear(step, m, width, width)
         mlp(step, m, width)
         step.traffic("sums of two gradients", m * width, 3 * 2, launches=2)
-    # The logits are computed in parts, and again for the gradients (autograd/ops/linear_cross_entropy.h).
+    # The logits are computed in parts, and a second time for the gradients (autograd/ops/linear_cross_entropy.h).
     parts, logits, operations = 14, m * words, 2 * m * width * words
     step.product("output layer", m, width, words)
     step.add("output layer logits, again", HALF * logits, operations, launches=parts)

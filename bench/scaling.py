@@ -27,8 +27,8 @@ table_file = root / "docs" / "tables" / "scaling.csv"
 congestion = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 SKIPPED = 3  # first steps: allocation, kernel selection, and the warm-up of 1-bit Adam
 
-# Samples per worker. With these, dense float32 gradients at 1gbit take about 10 (BERT) and 2.5 (ResNet-50) times the computation,
-# as on the testbed of the Birder paper. With bert_base_4 the gradients do so at 330mbit.
+# Samples per worker. With these numbers, dense float32 gradients at 1gbit take about 10 (BERT) and 2.5 (ResNet-50)
+# times the computation, as on the testbed of the Birder paper. For bert_base_4, this ratio is reached at 330mbit.
 BERT_BASE = ["train_bert", "--task", "pretrain", "--model", "bert_base", "--dtype", "bf16"]
 MODELS = {
     "bert_base": [*BERT_BASE, "--batch", "1"],

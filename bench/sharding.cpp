@@ -24,7 +24,7 @@ const std::vector<Kind> kKinds{{"none", Sharding::none},
 struct Trained {
   std::unique_ptr<Gpt2> model;
   std::unique_ptr<DataParallel> replica;
-  int64_t between = 0, peak = 0;  // bytes between steps; largest number of bytes in a step
+  int64_t between = 0, peak = 0;  // bytes between steps; maximum number of bytes in a step
   std::vector<double> seconds = {};
 };
 

@@ -24,7 +24,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
       settings.text("model"), {.image = shape, .dtype = settings.dtype(), .zero_init_residual = true});
   RandomStream random(1, Purpose::test);
   std::vector<float> pixels(static_cast<size_t>(batch * shape.numel()));
-  const Tensor labels({batch}, DType::i32, kCpu);  // on the CPU, as from a loader, because the host checks them
+  const Tensor labels({batch}, DType::i32, kCpu);  // on the CPU, as with a loader, because the host checks labels
   for (float& value : pixels) value = static_cast<float>(random.normal());
   for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(10));
   const Tensor images = Tensor::of(pixels, {batch, image, image, 3});

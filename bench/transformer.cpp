@@ -112,7 +112,7 @@ void on_the_vocabulary(const Bench& bench) {
         [&](const Set& s) { softmax_cross_entropy_backward(Cpu{}, s.x, labels, 0, {}, log_sums, one, 1, s.x); });
 }
 
-// Times y [n, out] = x [n, in] · wᵀ and its gradients; in float32 relative to gemm() alone.
+// Times y [n, out] = x [n, in] · wᵀ and its gradients. In float32, the times are relative to gemm() alone.
 void linear(DType dtype, int64_t in, int64_t out) {
   struct Product {
     Tensor x, w, bias, y;

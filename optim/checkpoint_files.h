@@ -12,7 +12,7 @@
 namespace godwit::checkpoint {
 
 inline constexpr const char* kManifest = "manifest.json";              // sizes and checksums of the other files
-inline constexpr const char* kIndex = "model.safetensors.index.json";  // for a model in several files, as in HuggingFace
+inline constexpr const char* kIndex = "model.safetensors.index.json";  // for models in several files, as in HuggingFace
 
 std::string rank_file(int rank);           // "rank-00003.safetensors"
 std::string model_file(int i, int files);  // i from 0: "model.safetensors" or "model-00001-of-00003.safetensors"

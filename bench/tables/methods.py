@@ -1,6 +1,6 @@
 """The methods of the tables: (first learning rate, flags) by name."""
 
-# What the tables of language models on tiny Shakespeare share (arguments of Table). Their rates are not chosen.
+# Arguments of Table that the tables of language models on tiny Shakespeare share. Their learning rates are not chosen.
 TINY_SHAKESPEARE = {"program": "train_gpt", "metric": "val_loss", "better": min, "unit": "validation loss",
                     "data": "input.txt of tiny Shakespeare", "validation": None}
 EXCHANGES = {"loco_4_bits": "loco", "ef_signsgd": "ef_signsgd", "powersgd": "powersgd"}

@@ -18,7 +18,7 @@ TABLES = {  # name: steps of a run, title, factor, unit
     "sst2_bert_tiny": (1052, "BERT-tiny, SST-2", 100, "accuracy, %"),
     "cifar10_resnet20_epochs": (3124, "ResNet-20, CIFAR-10", 100, "test accuracy, %"),
 }
-OTHER_MACHINE = {"birder_beta_0.5"}  # methods whose processor times cannot be compared with the others
+OTHER_MACHINE = {"birder_beta_0.5"}  # methods whose processor times are not comparable with the others
 
 
 def times(name):

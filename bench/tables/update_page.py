@@ -78,7 +78,7 @@ def problems(pages, programs):
     for folder in sorted({path.parent.relative_to(root).as_posix() for path in (root / "configs").rglob("*.json")} - {"configs"}):
         if f"{folder}`" not in papers and f"{folder}/" not in papers:
             yield f"docs/papers.md: {folder}: the page does not name this folder"
-    # A row of scaling.csv trains on one host, or on the hosts of netlab.
+    # A row of scaling.csv describes a run on one host or on the hosts of netlab.
     with open(root / "docs" / "tables" / "scaling.csv", newline="") as file:
         for refused in refusals([row["command"].split(" -- ")[-1] for row in csv.DictReader(file)], programs):
             yield f"docs/tables/scaling.csv: {refused.strip()}"

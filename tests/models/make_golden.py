@@ -49,7 +49,7 @@ def formula(name, shape):
         centre, scale = 0.0, np.float32(math.sqrt((6.0 if len(shape) == 4 else 3.0) / fan_in))
     elif name.endswith("running_var"):
         centre, scale = 1.0, 0.5
-    elif name.endswith("bn3.weight"):  # small as after training; else rounding grows a millionfold in ten steps
+    elif name.endswith("bn3.weight"):  # small as after training; otherwise rounding grows a millionfold in ten steps
         centre, scale = 0.1875, 0.0625
     elif name.endswith("weight"):  # gammas
         centre, scale = 0.75, 0.25

@@ -53,7 +53,8 @@ second = trained(split(qwen2), 450, train)
 second.normalizer = normalizers.NFC()
 save(third, "llama3.json")
 save(second, "qwen2.json")
-# Added tokens: matched after NFC, in white space that another one takes, and a merge of bytes that is no word.
+# Added tokens: matched after NFC, matched in white space that another token includes, and a merge of bytes that is not
+# a word.
 added = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), 450, train)
 added.model = models.BPE.from_file(os.path.join(folder, "vocab.json"), os.path.join(folder, "merges.txt"), ignore_merges=True)
 added.normalizer = normalizers.NFC()
