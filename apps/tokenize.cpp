@@ -249,7 +249,7 @@ void write_shards(const Arguments& arguments, const data::TextParts& texts, cons
 void run(const Arguments& arguments) {
   data::TextParts texts;
   for (const std::string& text : arguments.texts) {
-    const data::TextParts found = data::text_parts(data::files_below(text, data::text_endings()));
+    const data::TextParts found = data::text_parts(data::files_below(text, data::text_endings()), text);
     for (const auto part : {&data::TextParts::train, &data::TextParts::valid, &data::TextParts::test})
       (texts.*part).insert((texts.*part).end(), (found.*part).begin(), (found.*part).end());
   }

@@ -75,9 +75,10 @@ struct Checker {
       if (option.number_or_text && (i || u || d || std::holds_alternative<bool>(value.data))) return shown;
       fail_type(option.number_or_text ? "text or a number" : "text");
     } else if (value.is_text && from_text(*text, result)) {
+      if constexpr (std::is_same_v<T, double>) result += 0.0;  // −0 becomes 0
       return result;
     } else if constexpr (std::is_same_v<T, double>) {
-      return d ? *d : i ? static_cast<double>(*i) : u ? static_cast<double>(*u) : NAN;
+      return d ? *d + 0.0 : i ? static_cast<double>(*i) : u ? static_cast<double>(*u) : NAN;
     } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       if (i && std::in_range<T>(*i)) return static_cast<T>(*i);
       if (u && std::in_range<T>(*u)) return static_cast<T>(*u);

@@ -74,7 +74,7 @@ class Tensor {
   Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
   Tensor rows(int64_t begin, int64_t count) const;   // rows [begin, begin + count) of the first extent
   Tensor clone() const;                              // copy in new memory on the same device
-  Tensor to(DType dtype) const;                      // converted copy; rounds to nearest even for 16-bit types
+  Tensor to(DType dtype) const;                      // converted copy; to 16 bits through float32, with rounding to nearest even
   Tensor to(Device device) const;                    // copy on the device; the tensor itself if it is already there
   void zero() const;                                 // sets all elements to 0
   void fill(double value) const;                     // sets all elements to `value`

@@ -58,12 +58,10 @@ void set_values(const std::string& file, const Parameter& p, const Tensor& loade
   if (p.var.is_deferred() && p.layout == FileLayout::as_in_memory)
     return p.var.defer([file, name = p.name, flat = loaded.view({loaded.numel()})](const Tensor& part, int64_t begin) {
       const Tensor from = flat.range(begin, part.numel());  // no other elements are read from the file
-      nn::check_finite(file, name, from);
-      part.copy_from(from.dtype() == part.dtype() ? from : from.to(part.dtype()));
+      part.copy_from(nn::finite_values(file, name, from, part.dtype()));
     });
   nn::set_values(p.var, [file, name = p.name, loaded, type = p.var.dtype(), layout = p.layout] {
-    nn::check_finite(file, name, loaded);
-    return from_file_layout(loaded.dtype() == type ? loaded : loaded.to(type), layout);
+    return from_file_layout(nn::finite_values(file, name, loaded, type), layout);
   });
 }
 

@@ -33,14 +33,18 @@ std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameter
   return tensors;
 }
 
-void check_finite(const std::string& file, const std::string& name, const Tensor& values) {
-  const int64_t n = values.numel();
-  const auto finite = [&](const Tensor& x) { return block::all_finite(x.data<float>(), n); };
-  check(values.dtype() == DType::f64
-            ? std::all_of(values.data<double>(), values.data<double>() + n, [](double x) { return std::isfinite(x); })
-        : values.dtype() == DType::f32 ? finite(values)
-                                       : finite(values.to(DType::f32)),
-        file, ": ", excerpt(name), " has a value that is infinite or NaN");
+Tensor finite_values(const std::string& file, const std::string& name, const Tensor& values, DType type) {
+  // Through float32, in which 1e300 is infinite.
+  const Tensor x = values.dtype() == DType::f64 && type != DType::f64 ? values.to(DType::f32) : values;
+  const int64_t n = x.numel();
+  const auto finite = [&](const Tensor& single) { return block::all_finite(single.data<float>(), n); };
+  check(x.dtype() == DType::f64
+            ? std::all_of(x.data<double>(), x.data<double>() + n, [](double value) { return std::isfinite(value); })
+        : x.dtype() == DType::f32 ? finite(x)
+                                  : finite(x.to(DType::f32)),
+        file, ": ", excerpt(name), " has a value that is infinite or NaN",
+        values.dtype() == DType::f64 ? ", or beyond the range of float32" : "");
+  return x.dtype() == type ? x : x.to(type);
 }
 
 void save_weights(const std::string& path, const Module& module) {
@@ -96,9 +100,7 @@ bool load_weights(const std::string& path, const Module& module,
     if (real && loaded.shape() == expected)
       assignments.emplace_back([&path, &t, loaded] {
         t.set([path, name = t.name, loaded, type = t.dtype, layout = t.layout] {
-          const Tensor values = loaded.dtype() == type ? loaded : loaded.to(type);
-          check_finite(path, name, values.dtype() == DType::bf16 ? loaded : values);  // 1e300 is infinite in float32
-          return from_file_layout(values, layout);
+          return from_file_layout(finite_values(path, name, loaded, type), layout);
         });
       });
     else

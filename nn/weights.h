@@ -13,8 +13,9 @@ namespace godwit::nn {
 // parameters then have memory for one bucket at a time.
 std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters);
 
-// Throws an Error that names `file` and the tensor if a value is infinite or NaN. `values` is on the CPU.
-void check_finite(const std::string& file, const std::string& name, const Tensor& values);
+// Values of a file as `type`, on the CPU. Throws an Error that names `file` and the tensor if a value is infinite or NaN,
+// or beyond the range of float32, unless `type` is float64.
+Tensor finite_values(const std::string& file, const std::string& name, const Tensor& values, DType type);
 
 // Writes all parameters and buffers. Filters become [out, in, kh, kw]. On failure, no partial file remains.
 void save_weights(const std::string& path, const Module& module);

@@ -1,5 +1,6 @@
 #include "apps/config/command_line.h"
 
+#include <filesystem>
 #include <iostream>
 
 #include "apps/config/assignments.h"
@@ -86,6 +87,11 @@ void add_set(const KnownOptions& known, const std::string& text, Assignments& ou
   out.push_back({option.name, text_value(value), subject});
 }
 
+bool same_folder(const std::string& a, const std::string& b) {
+  const auto normal = [](const std::string& path) { return (std::filesystem::path(path) / "").lexically_normal(); };
+  return normal(a) == normal(b);
+}
+
 // --resume DIR sets the run directory to DIR and, without --config, reads DIR/config.json. Throws if --run-dir names
 // another folder, or is missing with --resume auto.
 void add_resumed_run(const KnownOptions& known, CommandLine& line) {
@@ -93,13 +99,14 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   for (const auto& [option, text] : line.values) {
     if (option && option->name == "resume") resume = text;
     if (option && option->name == "run_dir") run_dir = text;
+    if (!option && text.starts_with("run_dir=")) run_dir = text.substr(text.find('=') + 1);
   }
   if (resume.empty()) return;
   const bool named = resume != "auto";
   check(named || !run_dir.empty(), "--resume auto continues the run in --run-dir DIR; give that folder too");
   if (!named) return;
-  check(run_dir.empty() || run_dir == resume, "--resume ", excerpt(resume),
-        " continues in its own folder; leave --run-dir out");
+  check(run_dir.empty() || same_folder(run_dir, resume), "--resume ", excerpt(resume),
+        " continues in its own folder; leave run_dir ", excerpt(run_dir), " out");
   if (line.config_file.empty()) {
     line.config_file = resume + "/config.json";
     line.config_hint = "; --resume expects the folder of a run";

@@ -5,6 +5,7 @@
 #include "apps/config/pick_sharding.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
+#include "optim/data_parallel.h"
 
 namespace godwit::apps {
 namespace {
@@ -111,7 +112,13 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
 
 void check_together(const CommonConfig& c) {
   c.optimizer.check_values();
-  check_sharding(c.optimizer, c.exchange.sharding);
+  if (c.exchange.sharding == Sharding::automatic) {
+    check_sharding(c.optimizer, c.exchange.sharding);
+  } else {
+    DataParallelOptions options{.optimizer = c.optimizer, .exchange = c.exchange};
+    options.clip_norm = c.clip.norm;
+    check_sharding(options);
+  }
   c.exchange.check_values();
   c.schedule.check();
   if (const std::string& best = c.checkpoint.best; c.validation > 0 && best.starts_with("test_"))

@@ -110,8 +110,9 @@ class Decompressor {
     for (int c = 0; c < jpeg_.num_components; ++c) {
       const jpeg_component_info& component = jpeg_.comp_info[c];
       const bool scaled = component.DCT_scaled_size != jpeg_.min_DCT_scaled_size;
-      const bool upsampled = component.downsampled_width < jpeg_.output_width ||
-                             component.downsampled_height < jpeg_.output_height;
+      const bool upsampled =
+          component.h_samp_factor * component.DCT_scaled_size < jpeg_.max_h_samp_factor * jpeg_.min_DCT_scaled_size ||
+          component.v_samp_factor * component.DCT_scaled_size < jpeg_.max_v_samp_factor * jpeg_.min_DCT_scaled_size;
       if (scaled && upsampled) return false;
     }
     return true;

@@ -25,17 +25,21 @@ bool is_merges(const fs::path& file) {
   return file.filename() == "merges.txt" && has_tokenizer(file.parent_path().string());
 }
 
-// The part of a data set that the name of a text states, such as "valid" for ptb.valid.txt; "" if it states none.
-std::string part_of(const std::string& file) {
-  std::string name = fs::path(file).filename().string();
-  for (const std::string& ending : text_endings())
-    if (has_ending(name, ending)) {
-      name.resize(name.size() - ending.size());
-      break;
-    }
-  const std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
+// The part of a data set that the name of a file or folder states, such as "valid" for ptb.valid; "" if it states none.
+std::string part_of(const std::string& name) {
+  std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
+  std::ranges::transform(last, last.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (last == "val" || last == "valid" || last == "validation" || last == "dev") return "valid";
   return last == "test" ? "test" : "";
+}
+
+std::string without_ending(std::string file) {
+  for (const std::string& ending : text_endings())
+    if (has_ending(file, ending)) {
+      file.resize(file.size() - ending.size());
+      break;
+    }
+  return file;
 }
 
 std::string text_of(std::string_view line, const std::string& where) {
@@ -60,10 +64,12 @@ const std::vector<std::string>& text_endings() {
   return endings;
 }
 
-TextParts text_parts(const std::vector<std::string>& files) {
+TextParts text_parts(const std::vector<std::string>& files, const std::string& path) {
   TextParts parts;
   for (const std::string& file : files) {
-    const std::string part = part_of(file);
+    std::string part;
+    for (const fs::path& name : fs::path(without_ending(file)).lexically_relative(path))
+      if (part.empty()) part = part_of(name.string());
     (part == "valid" ? parts.valid : part == "test" ? parts.test : parts.train).push_back(file);
   }
   return parts.train.empty() ? TextParts{.train = files, .valid = {}, .test = {}} : parts;

@@ -186,7 +186,7 @@ void count_invalid(const std::vector<FileText>& train, const std::vector<FileTex
 TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
   std::vector<std::string> of_test;
   if (options.valid.empty()) {
-    TextParts parts = text_parts(train);
+    TextParts parts = text_parts(train, options.path);
     train = std::move(parts.train), valid = std::move(parts.valid), of_test = std::move(parts.test);
   }
   remove_validation(valid, train);

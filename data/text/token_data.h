@@ -36,8 +36,7 @@ struct TokenData {
   std::vector<std::string> of_test = {};  // omitted test files of a folder of texts
 };
 
-// Without `options.valid`, a folder of texts is split by file name, as in ptb.valid.txt or test.jsonl. Files are for
-// validation if their names end with val, valid, validation or dev. Files whose names end with test are omitted.
+// Without `options.valid`, a folder of texts is divided by text_parts(): `valid` is for validation, `test` is omitted.
 //
 // Documents of JSONL files and files of a folder are separated by the end-of-text token, or by a line feed if the
 // tokenizer has none. Without `options.tokenizer`, shards use the tokenizer in their folder if there is one, and text

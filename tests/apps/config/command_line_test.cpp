@@ -201,6 +201,11 @@ TEST(CommandLine, TheLastWarmupOptionReplacesTheOthers) {
       parse({"--set", "schedule.warmup_steps=7", "--set", "schedule.warmup_fraction=0.5"}).schedule;
   EXPECT_EQ(fraction.warmup_steps, 0);
   EXPECT_EQ(fraction.warmup_fraction, 0.5);
+  for (const char* zero : {"0", "0.0", "-0", "-0.0"})
+    EXPECT_EQ(parse({"--set", "schedule.warmup_steps=7", "--set", std::string("schedule.warmup_fraction=") + zero})
+                  .schedule.warmup_steps,
+              7)
+        << zero;
   const std::string both = R"({"schedule": {"warmup_steps": 5, "warmup_epochs": 1}})";
   expect_parts(file_error(both), {"schedule.warmup_epochs and schedule.warmup_steps", "leave one of them out"});
   const ScheduleConfig shaped = parse({"--set", "schedule.warmup_power=2", "--set", "schedule.warmup_start=0.1",

@@ -479,7 +479,8 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
           "nowhere/config.json: cannot be read (No such file or directory); "
           "--resume expects the folder of a run");
   refused("--resume auto", "--data data", "--run-dir");
-  refused("--resume other", "--run-dir run", "leave --run-dir out");
+  refused("--resume other", "--run-dir run", "leave run_dir run out");
+  refused("--resume other", "--set run_dir=run", "leave run_dir run out");
   ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
   refused("", "--resume run", "run/checkpoints: has no checkpoint; a run saves one after its last step");
   fs::remove_all(run_dir());

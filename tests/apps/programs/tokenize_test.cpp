@@ -67,6 +67,11 @@ TEST_F(Tokenize, DividesAFolderByTheNamesOfItsFiles) {
   const data::TokenData data = data::load_token_data({.path = (folder_ / "parts").string()});
   EXPECT_EQ(text_of(data, data.train), "The train text.\n");
   EXPECT_EQ(text_of(data, data.valid), "The valid text.\n");
+  write_file(folder_ / "cased" / "Train.TXT", "A training text.\n");
+  write_file(folder_ / "cased" / "VALID.TXT", "A validation text.\n");
+  write_file(folder_ / "cased" / "test" / "1.txt", "A test text.\n");
+  EXPECT_THAT(train("cased --out cased_parts --tokenizer characters").out,
+              testing::AllOf(HasSubstr("test: cased/test/1.txt\n"), HasSubstr("for validation: cased/VALID.TXT;")));
   EXPECT_THAT(refusal("ptb --out other --tokenizer characters --validation 0.1"),
               HasSubstr("--validation: ptb/ptb.valid.txt is for validation"));
 }
