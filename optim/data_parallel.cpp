@@ -211,6 +211,8 @@ void DataParallel::update(Bucket& bucket) {
 }
 
 void DataParallel::begin_step(double lr, int micro_batches) {
+  check(std::isfinite(lr) && lr >= 0, options_.optimizer.name(), ": step ", info_.step + 1, ": lr is ", lr,
+        ", expected a finite number of at least 0");
   communicated_before_ = comm_.seconds();
   scheduler_.begin_step(micro_batches);
   if (parameters_) parameters_->begin_step();

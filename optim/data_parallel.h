@@ -69,13 +69,14 @@ struct StepTimes {
 //   replica.step(loss_of(net, batch));          // or begin_step(), backward() once per micro-batch, finish_step()
 class DataParallel {
  public:
-  // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. `comm` must outlive this
-  // object.
+  // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. Of several DataParallel with a
+  // common parameter, only the newest can take steps. `comm` must outlive this object, and only one DataParallel of a
+  // communicator can be within a step. With sharding zero3 and hybrid, the values of the parameters end with this object.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
   bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }  // step() with the optimizer's lr
   bool step(const Var& loss, double lr);  // begin_step(), backward(), finish_step()
-  // Begins a step of `micro_batches` calls of backward().
+  // Begins a step of `micro_batches` calls of backward(). Throws if lr is negative or not finite.
   void begin_step(double lr, int micro_batches = 1);
   void backward(const Var& loss) { scheduler_.backward(loss); }  // adds the gradients of loss / micro_batches
   // Returns false if the step was skipped. On a GPU, an error that a check of the step finds, such as a non-finite

@@ -33,6 +33,11 @@ TokenWindows::TokenWindows(std::span<const int32_t> tokens, const TokenWindowOpt
   windows_ = (longest_ + length_ - 1) / length_;
 }
 
+void TokenWindows::start(int64_t window) {
+  check(window >= 0 && window <= windows_, "token windows: cannot start at window ", window, " of ", windows_);
+  next_ = window;
+}
+
 std::optional<TokenWindow> TokenWindows::next() {
   if (next_ == windows_) return std::nullopt;
   const int64_t first = next_++ * length_, time = std::min(length_, longest_ - first), width = streams();

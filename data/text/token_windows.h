@@ -40,7 +40,8 @@ class TokenWindows {
   int64_t windows() const { return windows_; }              // number of windows of this rank per pass
   int64_t streams() const { return std::ssize(streams_); }  // number of streams of this rank; may be 0 in an evaluation
   int64_t predictions() const { return predictions_; }      // number of predictions of this rank per pass
-  void start(int64_t window = 0) { next_ = window; }        // sets the next window; 0: the first window
+  // Sets the next window, 0 … windows(). Throws for another number.
+  void start(int64_t window = 0);
   std::optional<TokenWindow> next();                        // empty after the last window
 
  private:

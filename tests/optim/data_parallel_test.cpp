@@ -48,6 +48,8 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
     EXPECT_EQ(replica.steps(), 3);
     EXPECT_EQ(updates, 3);
     replica.check_replicas();
+    for (const double lr : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)})
+      EXPECT_THAT(error_of([&] { replica.begin_step(lr); }), testing::HasSubstr("sgd: step 4: lr is "));
   });
 }
 
@@ -66,7 +68,7 @@ TEST(DataParallel, TheNewestReplicaTrainsTheParameters) {
       };
       step();
       auto next = std::make_unique<DataParallel>(std::vector<Parameter>{{"w", w}}, comm, options);
-      EXPECT_THAT(test::error_of([&] { replica->begin_step(1); }),
+      EXPECT_THAT(error_of([&] { replica->begin_step(1); }),
                   testing::HasSubstr("parameter 'w' now belongs to another DataParallel"));
       replica = std::move(next);
       step();

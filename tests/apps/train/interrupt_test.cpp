@@ -92,35 +92,37 @@ TEST(InterruptDeathTest, Sigusr1AsksForACheckpoint) {
       testing::ExitedWithCode(7), "^$");
 }
 
+// Computes products while another thread sends SIGUSR1. Exits with 7 if this thread handled no signal.
+void compute_during_signals() {
+  handle_signals_in_thread();
+  catch_checkpoint_signal();
+  catch_interrupts("stops soon", "stopped");
+  std::atomic<bool> done = false;
+  std::thread sender([&] {
+    for (int i = 0; i < 500; ++i) {
+      ::kill(::getpid(), SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+    }
+    done = true;
+  });
+  const Tensor a = Tensor::full({64, 512}, 1), b = Tensor::full({512, 128}, 1), c({64, 128});
+  const int64_t m = 64, n = 128, k = 512;
+  int asked = 0;
+  while (!done) {
+    gemm(Cpu{}, false, false, m, n, k, 1, a.data<float>(), k, b.data<float>(), n, 0, c.data<float>(), n);
+    asked += take_checkpoint_signal();
+  }
+  sender.join();
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+    if (sigismember(&blocked, signal) != 1) std::_Exit(1);
+  std::_Exit(asked > 1 && c.data<float>()[0] == 512 ? 7 : 2);
+}
+
 // A signal handler in a matrix product of oneDNN 2.6 on AVX2 would overwrite the heap.
 TEST(InterruptDeathTest, AThreadOfItsOwnHandlesSignals) {
-  EXPECT_EXIT(
-      {
-        handle_signals_in_thread();
-        catch_checkpoint_signal();
-        catch_interrupts("stops soon", "stopped");
-        std::atomic<bool> done = false;
-        std::thread sender([&] {
-          for (int i = 0; i < 500; ++i) {
-            ::kill(::getpid(), SIGUSR1);
-            std::this_thread::sleep_for(std::chrono::microseconds(500));
-          }
-          done = true;
-        });
-        const Tensor a = Tensor::full({64, 512}, 1), b = Tensor::full({512, 128}, 1), c({64, 128});
-        int asked = 0;
-        while (!done) {
-          gemm(Cpu{}, false, false, 64, 128, 512, 1, a.data<float>(), 512, b.data<float>(), 128, 0, c.data<float>(), 128);
-          asked += take_checkpoint_signal();
-        }
-        sender.join();
-        sigset_t blocked;
-        ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
-        for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
-          if (sigismember(&blocked, signal) != 1) std::_Exit(1);
-        std::_Exit(asked > 1 && c.data<float>()[0] == 512 ? 7 : 2);
-      },
-      testing::ExitedWithCode(7), "^$");
+  EXPECT_EXIT(compute_during_signals(), testing::ExitedWithCode(7), "^$");
 }
 
 TEST(InterruptDeathTest, KeepsAnIgnoredSighup) {
