@@ -11,7 +11,7 @@ namespace godwit {
 // - bias_correction divides m by 1 − β1ᵗ and v by 1 − β2^T_w.
 // - |m/(√v + ε)| is limited to update_limit.
 // - Where v = 0, m is set to 0, so that only weight decay changes the parameter. v is 0 for values without a gradient
-// in the warm-up, until a refresh.
+//   in the warm-up, until a refresh.
 // - With keep_local_momentum, mᵢ replaces m in the first formula.
 // VarianceFreeze determines T_w, which is at most warmup_steps, and the steps that refresh v. LateVariance gives values
 // with v = 0 a second moment. Type: float32.

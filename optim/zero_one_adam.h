@@ -17,11 +17,11 @@ class SyncSchedule;
 // Σ and Π run over the steps since the last synchronization. After that synchronization, all ranks had the parameters
 // x'.
 // - bias_correction: other weights of v and ĝ² make v equal to Adam's v̂ in a run in which ĝ² is constant between steps
-// of T_v. The weight of one ĝ² is limited.
+//   of T_v. The weight of one ĝ² is limited.
 // - |m/√(v+ε)| is limited to update_limit.
 // - Where v = 0, u and m are treated as 0, so that only weight decay changes the parameter. v is 0 for values without a
-// gradient in any step of T_v. With refresh_variance, LateVariance provides v for such values in a few steps after T_v
-// (SyncSchedule).
+//   gradient in any step of T_v. With refresh_variance, LateVariance provides v for such values in a few steps after
+//   T_v (SyncSchedule).
 // Every α must be positive. Between synchronizations, the replicas differ. Type: float32.
 class ZeroOneAdam : public Optimizer {
  public:

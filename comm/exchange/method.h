@@ -63,10 +63,10 @@ class ExchangeConfig : public MethodConfig<ExchangeMethod> {
   ExchangeConfig(const std::string& name, const std::string& json);
 
   // - zero1: every rank receives the whole mean, but keeps optimizer state only for its shard and updates only this
-  // shard. The updated parameters are then all-gathered in the type parameter_wire.
+  //   shard. The updated parameters are then all-gathered in the type parameter_wire.
   // - zero2: like zero1, but a rank receives only the mean of its shard.
   // - zero3: each rank keeps its shard of the parameters. The parameters are gathered for the forward and the backward
-  // pass.
+  //   pass.
   // - hybrid: zero3 over the workers of each node. The exchange is between workers with the same shard, one per node.
   Sharding sharding = method().sharding;
   ParameterWire parameter_wire = method().parameter_wire;  // type of sharded parameters on the network

@@ -15,10 +15,10 @@ namespace godwit {
 // communication stream, while the backward pass continues. `work` exchanges the bucket and updates its parameters. The
 // backward pass never reads a parameter whose gradient is complete. Outside of a step, the hooks do nothing.
 // - With on-demand gradients, which the caller releases, the backward pass waits while more than two buckets are in
-// flight.
+//   flight.
 // - Replays of a captured backward pass launch the buckets in the same way as the captured pass.
 // - A step of k micro-batches sums their gradients in the buckets and launches the buckets during the last backward
-// pass.
+//   pass.
 //
 // If kernels of the groups wait for other ranks (Group::kernels_wait(), NCCL), some steps do not overlap: their buckets
 // are launched after the backward pass. These steps are:

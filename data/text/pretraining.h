@@ -27,11 +27,11 @@ struct PretrainingOptions {
 // as in the original BERT preprocessing:
 // - A ends at a random sentence.
 // - B is the text after A (label 0) or random text (label 1). It is random in half of the samples, and whenever only
-// one sentence of the run is used. Random text starts at a random sentence of another document, or anywhere if there is
-// only one document.
+//   one sentence of the run is used. Random text starts at a random sentence of another document, or anywhere if there
+//   is only one document.
 // - If A and B are too long, tokens are removed from the longer one at random ends.
 // - Special tokens are never masked. Of the masked tokens, 80 % become [MASK], 10 % become a random token of the
-// vocabulary, and 10 % stay unchanged.
+//   vocabulary, and 10 % stay unchanged.
 class PretrainingSource : public TextDataset {
  public:
   // Throws if an option is out of range, or if the corpus has no tokens.

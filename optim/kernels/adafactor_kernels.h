@@ -1,6 +1,6 @@
 // Adafactor's update of a bucket. The order of operations is the same on the CPU and on GPUs. Sums are in float64:
 // - over a row, and over the row sums: value i is added to lane i mod 32; then the upper half of the lanes is added to
-// the lower half until one lane is left;
+//   the lower half until one lane is left;
 // - over a column: in order within chunks of column_chunk() rows, then over the chunks in order.
 #pragma once
 #include <cstdint>
