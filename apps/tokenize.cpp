@@ -230,7 +230,8 @@ void write_shards(const Arguments& arguments, const data::TextParts& texts, cons
     const bool validates = i >= texts.train.size();
     bytes += add_file(files[i], validates ? 1 : validation, train, valid, characters ? &invalid : nullptr);
     std::printf("file %zu of %zu%s: %s; so far %.1f MB, %lld tokens, %.1f MB/s\n", i + 1, files.size(),
-                validates ? ", for validation" : "", files[i].c_str(), 1e-6 * static_cast<double>(bytes), static_cast<long long>(train.tokens() + valid.tokens()),
+                validates ? ", for validation" : "", files[i].c_str(), 1e-6 * static_cast<double>(bytes),
+                static_cast<long long>(train.tokens() + valid.tokens()),
                 1e-6 * static_cast<double>(bytes) / seconds_since(start));
     std::fflush(stdout);
   }
@@ -255,7 +256,8 @@ void run(const Arguments& arguments) {
   }
   check(texts.valid.empty() || !arguments.validation, "--validation: ", texts.valid.empty() ? "" : texts.valid.front(),
         " is for validation, as its name states; leave --validation out, or name the files one by one");
-  for (const std::string& file : texts.test) std::printf("not used, because its name ends with test: %s\n", file.c_str());
+  for (const std::string& file : texts.test)
+    std::printf("not used, because its name ends with test: %s\n", file.c_str());
   std::error_code error;
   check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, texts);

@@ -113,8 +113,8 @@ class Var {
   void read(const Tensor& part, int64_t begin) const;
 
   // Sets a function that provides the values of a leaf. value() calls this function. backward() also calls it, before
-  // each operation with the leaf as an input, except recompute(). Vars that are views of the value also call it. Null: as
-  // in set_grad_allocator().
+  // each operation with the leaf as an input, except recompute(). Vars that are views of the value also call it. Null:
+  // as in set_grad_allocator().
   void on_use(std::function<void()> provide, const void* owner = nullptr) const;
 
  private:

@@ -26,8 +26,8 @@ const ConvolutionPaths& convolution_paths();  // paths of the calling thread's c
 // Number of shapes for which the calling thread's context has prepared a library call. 0 on the CPU.
 int64_t library_choices();
 // Sets a function that the calling thread's context calls before it prepares a library call for a new shape and before
-// it captures a graph. Both may load kernels. Null removes the function that was set with the same `owner` (any address).
-// The function of another owner stays. No effect on the CPU.
+// it captures a graph. Both may load kernels. Null removes the function that was set with the same `owner` (any
+// address). The function of another owner stays. No effect on the CPU.
 void before_loading(std::function<void()> f, const void* owner);
 // CUDA priority of the calling thread's stream. Lower numbers run first. 0 on the CPU.
 int stream_priority();

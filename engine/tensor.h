@@ -74,7 +74,8 @@ class Tensor {
   Tensor range(int64_t begin, int64_t count) const;  // flat elements [begin, begin + count) as [count]
   Tensor rows(int64_t begin, int64_t count) const;   // rows [begin, begin + count) of the first extent
   Tensor clone() const;                              // copy in new memory on the same device
-  Tensor to(DType dtype) const;                      // converted copy; to 16 bits through float32, with rounding to nearest even
+  // Converted copy. Rounds to nearest even; from float64 to 16 bits, rounds to float32 first.
+  Tensor to(DType dtype) const;
   Tensor to(Device device) const;                    // copy on the device; the tensor itself if it is already there
   void zero() const;                                 // sets all elements to 0
   void fill(double value) const;                     // sets all elements to `value`

@@ -13,15 +13,15 @@ namespace godwit::nn {
 // parameters then have memory for one bucket at a time.
 std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters);
 
-// Values of a file as `type`, on the CPU. Throws an Error that names `file` and the tensor if a value is infinite or NaN,
-// or beyond the range of float32, unless `type` is float64.
+// Values of a file as `type`, on the CPU. Throws an Error that names `file` and the tensor if a value is infinite or
+// NaN, or beyond the range of float32, unless `type` is float64.
 Tensor finite_values(const std::string& file, const std::string& name, const Tensor& values, DType type);
 
 // Writes all parameters and buffers. Filters become [out, in, kh, kw]. On failure, no partial file remains.
 void save_weights(const std::string& path, const Module& module);
 
 // Loads a file of save_weights() or a PyTorch program, with float32 or float64 values, into the module's memory. If a
-// DataParallel with sharded or rounded parameters uses the module, call this within DataParallel::with_master_weights().
+// DataParallel with sharded or rounded parameters uses the module, call this in DataParallel::with_master_weights().
 // Outside, the DataParallel would replace the loaded values by its own. Ignores num_batches_tracked. If tensors are
 // missing, unexpected, or of another shape or type, one Error lists them (up to five names each), and the module is
 // unchanged. Another Error names a tensor with an

@@ -71,7 +71,8 @@ class DataParallel {
  public:
   // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. Of several DataParallel with a
   // common parameter, only the newest can take steps. `comm` must outlive this object, and only one DataParallel of a
-  // communicator can be within a step. With sharding zero3 and hybrid, the values of the parameters end with this object.
+  // communicator can be within a step. With sharding zero3 and hybrid, the parameters lose their values when this
+  // object is destroyed.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
   bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }  // step() with the optimizer's lr

@@ -21,7 +21,7 @@ constexpr double kSettledShare = 0.99;   // of all values, in tensors that have 
 constexpr double kOutgrown = 4;          // largest ‖ĝ‖²/‖v̂‖₁ of a v̂ that is not outgrown
 constexpr double kLargestWeight = 0.5;   // of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
 constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
-constexpr double kFromZero = std::numeric_limits<double>::max();  // change of ‖v̂‖₁ from 0; checkpoints hold no infinity
+constexpr double kFromZero = std::numeric_limits<double>::max();  // change of ‖v̂‖₁ from 0; a checkpoint cannot hold ∞
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {
   std::vector<Segment> ranges;

@@ -107,7 +107,8 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
         "--set data.test=FILE");
   const bool validates = config.validation > 0;
   const auto split = [&]() -> std::pair<data::Corpus, data::Corpus> {
-    if (validates) return (options.test.empty() ? all.hold_out(options.hold_out).first : all).hold_out(config.validation);
+    if (validates)
+      return (options.test.empty() ? all.hold_out(options.hold_out).first : all).hold_out(config.validation);
     if (options.test.empty()) return all.hold_out(options.hold_out);
     return {all, data::read_corpus(options.test, rule, &invalid)};
   };

@@ -9,8 +9,8 @@ enum class Gelu {  // formulas of Φ
   tanh,  // approximation: (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
 };
 
-// Errors of the erf form in float32: a relative error of at most 6 · 2⁻²⁴ for the value, also in the negative tail, and an
-// absolute error of at most 1.5 · 2⁻²³ for the derivative. Values of a magnitude below 2⁻¹²² may become 0.
+// Errors of the erf form in float32: a relative error of at most 6 · 2⁻²⁴ for the value, also in the negative tail, and
+// an absolute error of at most 1.5 · 2⁻²³ for the derivative. Values of a magnitude below 2⁻¹²² may become 0.
 void gelu_forward(Cpu, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_forward(Cuda, const Tensor& x, Gelu form, const Tensor& y);
 void gelu_backward(Cpu, const Tensor& x, const Tensor& dy, Gelu form, const Tensor& dx);  // dx may be dy

@@ -36,8 +36,9 @@ const ExchangeMethod& ef21_method() {
       .make = [](const AnyOptions& options, const ExchangeInputs& in) {
         const Ef21Options& o = options.as<Ef21Options>();
         const bool one_bit = o.compressor == Ef21Options::Compressor::one_bit;
-        check(!one_bit || o.density == Ef21Options{}.density, "ef21: compressor one_bit does not read density, which is ",
-              o.density, "; leave density out, or use compressor topk");
+        check(!one_bit || o.density == Ef21Options{}.density,
+              "ef21: compressor one_bit does not read density, which is ", o.density,
+              "; leave density out, or use compressor topk");
         return block_exchange(one_bit ? one_bit_compressor() : topk_compressor(o.density), blocks_of(o), in.buckets,
                               in.comm, in.seed);
       }};

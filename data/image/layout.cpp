@@ -45,7 +45,8 @@ std::string other_images(const std::string& folder) {
   std::error_code ignored;
   for (const std::string& name : class_names(folder, ""))
     for (const fs::directory_entry& file : fs::directory_iterator(folder + "/" + name, ignored))
-      if (const fs::path file_name = file.path().filename(); file_name.string().front() != '.' && !file.is_directory(ignored))
+      if (const fs::path file_name = file.path().filename();
+          file_name.string().front() != '.' && !file.is_directory(ignored))
         return "; " + (fs::path(name) / file_name).string() + " is no JPEG (*.jpg, *.jpeg)";
   return "";
 }
