@@ -43,7 +43,7 @@ Tensor finite_values(const std::string& file, const std::string& name, const Ten
         : x.dtype() == DType::f32 ? finite(x)
                                   : finite(x.to(DType::f32)),
         file, ": ", excerpt(name), " has a value that is infinite or NaN",
-        values.dtype() == DType::f64 ? ", or beyond the range of float32" : "");
+        x.dtype() == values.dtype() ? "" : " in float32");
   return x.dtype() == type ? x : x.to(type);
 }
 

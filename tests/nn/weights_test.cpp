@@ -190,6 +190,11 @@ TEST_F(Weights, NamesATensorWithAValueThatIsNotFinite) {
       }
     }
   }
+  const Tiny large(DType::f64);
+  all_tensors(large).at("fc.bias").fill(1e300);
+  nn::save_weights(path("a.safetensors"), large);
+  EXPECT_EQ(error_of([&] { nn::load_weights(path("a.safetensors"), Tiny(DType::f32)); }),
+            path("a.safetensors") + ": fc.bias has a value that is infinite or NaN in float32");
 }
 
 TEST_F(Weights, NamesMissingAndTruncatedFiles) {
