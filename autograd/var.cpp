@@ -61,7 +61,7 @@ void free_grad_memory(Node& node) {
   node.early.reset();
 }
 
-// Sets a function of `owner`. A null function removes only that of `owner`.
+// Sets a function and its owner. A null function removes the current one only if `owner` has set it.
 template <class F>
 void set_owned(F& f, const void*& f_owner, F given, const void* owner) {
   if (!given && f_owner != owner) return;
