@@ -19,8 +19,8 @@ struct LstmSequence {
 void lstm_forward(Cpu, const Tensor& w_hh, const LstmSequence& sequence);
 void lstm_forward(Cuda, const Tensor& w_hh, const LstmSequence& sequence);
 // Runs all steps backward from dy [time, batch, width]. Replaces the activations in `gates` by the gradients of the
-// pre-activations. dh and dc [batch, width] hold the gradients of the final state on entry, and those of the initial
-// state on return. The gradient of the initial h is computed only if `initial_h`.
+// pre-activations. dh and dc [batch, width] hold the gradients of the final state on entry, and the gradients of the
+// initial state on return. The gradient of the initial h is computed only if `initial_h`.
 void lstm_backward(Cpu, const Tensor& w_hh, const LstmSequence& sequence, const Tensor& dy, const Tensor& dh,
                    const Tensor& dc, bool initial_h);
 void lstm_backward(Cuda, const Tensor& w_hh, const LstmSequence& sequence, const Tensor& dy, const Tensor& dh,

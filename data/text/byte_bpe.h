@@ -1,5 +1,5 @@
 // ByteBpe: byte-level byte-pair encoding, the tokenizer of GPT-2, LLaMA 3 and Qwen (Radford et al., Language models are
-// unsupervised multitask learners, 2019). The ids equal those of HuggingFace's tokenizers.
+// unsupervised multitask learners, 2019). HuggingFace's tokenizers give the same ids.
 #pragma once
 #include <array>
 #include <map>
@@ -91,7 +91,7 @@ class ByteBpe : public Tokenizer {
   std::vector<std::string> bytes_;  // by id
   std::vector<bool> special_;       // by id
   std::array<int32_t, 256> byte_ids_{};
-  std::unordered_map<std::string_view, int32_t> ids_;  // id by content; the contents are those of model_.tokens
+  std::unordered_map<std::string_view, int32_t> ids_;  // id by content; views of model_.tokens
   AddedSet added_, added_normalized_;                  // matched in the text, and in the normalized text
   WordPattern pattern_;
   std::unique_ptr<const PairMerges> merges_;

@@ -1,5 +1,4 @@
-// Trains a byte-level BPE. The vocabulary and merges equal those of HuggingFace's BpeTrainer with the alphabet of all
-// bytes.
+// Trains a byte-level BPE. HuggingFace's BpeTrainer with the alphabet of all bytes gives the same vocabulary and merges.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // Trains a WordPiece vocabulary by merging frequent pairs of pieces (Sennrich et al., Neural machine translation of
-// rare words with subword units, 2016). Pieces inside words begin with ##. The result equals that of HuggingFace's
-// trainer.
+// rare words with subword units, 2016). Pieces inside words begin with ##. HuggingFace's trainer gives the
+// same vocabulary.
 #pragma once
 #include <string>
 #include <vector>
