@@ -45,10 +45,10 @@ struct Pixels {
   bool damaged = false;      // whether the data is corrupt; rgb then contains the decodable part
 };
 
-// Decodes the pixels that cover `window` (in full-image pixels) at 1, 1/2, 1/4 or 1/8 of the size. A full decode
-// gives the same values, unless the two chroma components have different sampling. Gray and CMYK become RGB. Throws DecodeError for data that cannot be decoded, and if
-// coefficient_bytes exceeds `most_bytes`. Throws Error if the window is not inside the image. Releases all memory
-// except the result.
+// Decodes the pixels that cover `window` (in full-image pixels) at 1, 1/2, 1/4 or 1/8 of the size. A full decode gives
+// the same values, unless the two chroma components have different sampling. Gray and CMYK become RGB. Throws
+// DecodeError for data that cannot be decoded, and if coefficient_bytes exceeds `most_bytes`. Throws Error if the
+// window is not inside the image. Releases all memory except the result.
 Pixels decode_jpeg(std::span<const uint8_t> bytes, const Rect& window, int scale = 1, int64_t most_bytes = INT64_MAX);
 
 // Message for a skipped image: "takes 366 MiB to decode (progressive), more than data.decode_mib=256".
