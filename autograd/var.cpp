@@ -1,5 +1,7 @@
 #include "autograd/var.h"
 
+#include <algorithm>
+#include <iterator>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +31,26 @@ struct Node {
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
   bool leaf() const { return !walked && !backward && !again; }
   bool walked = false;  // true for an op's node after its backward has run
+
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  // Destroys a graph without recursion, which could overflow the stack: the inputs wait until the outermost destructor
+  // releases them.
+  ~Node() {
+    thread_local std::vector<std::shared_ptr<Node>>* waiting = nullptr;
+    std::vector<std::shared_ptr<Node>> mine;
+    const bool outermost = waiting == nullptr;
+    if (outermost) waiting = &mine;
+    std::ranges::move(inputs, std::back_inserter(*waiting));
+    backward = nullptr, again = nullptr;  // their captures refer to the inputs, too
+    if (!outermost) return;
+    while (!mine.empty()) {
+      const std::shared_ptr<Node> next = std::move(mine.back());
+      mine.pop_back();
+    }
+    waiting = nullptr;
+  }
 };
 
 namespace {

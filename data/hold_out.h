@@ -11,12 +11,12 @@ namespace godwit::data {
 
 // Moves one sample of each group of `every` consecutive samples to the result. The choice is random, but equal in every
 // run. Samples after the last whole group stay in `all`. A sample has `size` consecutive elements. If there are fewer
-// than `every` samples, throws and leaves `all` unchanged.
+// than `every` samples, throws an Error that calls them `name`, and leaves `all` unchanged.
 template <class T>
-std::vector<T> hold_out(std::vector<T>& all, int64_t every, int64_t size = 1) {
+std::vector<T> hold_out(std::vector<T>& all, int64_t every, int64_t size = 1, const char* name = "training samples") {
   const int64_t samples = static_cast<int64_t>(all.size()) / size;
-  check(samples >= every && every >= 2, "validation is ", every, ", but there are ", samples,
-        " training samples; expected N from 2 to the number of samples, to hold out one in N");
+  check(samples >= every && every >= 2, "validation is ", every, ", but there are ", samples, " ", name,
+        "; expected N from 2 to this number, to hold out one in N");
   std::vector<T> held;
   held.reserve(static_cast<size_t>(samples / every * size));
   auto kept = all.begin();

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/check.h"
+
 namespace godwit {
 
 RandomStream::RandomStream(uint64_t seed, Purpose purpose, uint32_t a, uint32_t b)
@@ -19,6 +21,7 @@ uint32_t RandomStream::next() {
 }
 
 uint32_t RandomStream::below(uint32_t n) {
+  check(n > 0, "RandomStream::below: n is 0, expected at least 1");
   // Lemire's method: the low half of word·n is uniform, except for the first 2³² mod n values, which are rejected.
   uint64_t product = uint64_t{next()} * n;
   for (const uint32_t biased = -n % n; static_cast<uint32_t>(product) < biased;) product = uint64_t{next()} * n;

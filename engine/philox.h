@@ -52,7 +52,7 @@ class RandomStream {
   RandomStream(uint64_t seed, Purpose purpose, uint32_t a = 0, uint32_t b = 0);  // starts at the first word
   uint32_t next();  // the next word, uniform in [0, 2³²)
   float uniform() { return to_unit(next()); }  // [0, 1)
-  uint32_t below(uint32_t n);                  // unbiased integer in [0, n)
+  uint32_t below(uint32_t n);                  // unbiased integer in [0, n); throws for n = 0
   double normal();                             // standard normal (Box–Muller in double)
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/dtype.h"
@@ -16,6 +17,17 @@ namespace godwit {
 class Tensor {
  public:
   Tensor() = default;                                // undefined
+  Tensor(const Tensor&) = default;                   // another handle to the same memory
+  Tensor& operator=(const Tensor&) = default;        // another handle to the same memory
+  Tensor(Tensor&& from) noexcept { *this = std::move(from); }  // leaves `from` undefined
+  Tensor& operator=(Tensor&& from) noexcept {                  // leaves `from` undefined
+    buffer_ = std::move(from.buffer_);
+    offset_ = std::exchange(from.offset_, 0);
+    numel_ = std::exchange(from.numel_, 0);
+    shape_ = std::exchange(from.shape_, Shape());
+    dtype_ = from.dtype_;
+    return *this;
+  }
   // Allocates uninitialized memory on the context's device.
   explicit Tensor(Shape shape, DType dtype = DType::f32);
   Tensor(Shape shape, DType dtype, Device device);  // uninitialized, on the CPU or the context's GPU

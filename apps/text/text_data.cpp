@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -131,15 +132,29 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   return data;
 }
 
+// Moves the questions about some of the contexts to the result, so that no context is in both parts.
+data::Squad hold_out_contexts(data::Squad& all, int64_t every) {
+  std::vector<size_t> contexts;  // with questions, in file order
+  for (const data::SquadQuestion& question : all.questions)
+    if (contexts.empty() || contexts.back() != question.context) contexts.push_back(question.context);
+  const std::vector<size_t> held = data::hold_out(contexts, every, 1, "paragraphs in the training file");
+  const auto kept = std::ranges::stable_partition(all.questions, [&](const data::SquadQuestion& question) {
+    return !std::ranges::binary_search(held, question.context);
+  });
+  data::Squad result{.contexts = all.contexts, .questions = {}, .misplaced = {}};
+  std::ranges::move(kept, std::back_inserter(result.questions));
+  all.questions.erase(kept.begin(), kept.end());
+  return result;
+}
+
 TextData load_squad(const TextConfig& config, Progress* progress) {
   const TextDataConfig& options = config.data;
   const auto [train_file, test_file] =
       find_files(config, {"train-v1.1.json", "train-v1.1.json.gz", "train.json", "train.json.gz"},
                  {"dev-v1.1.json", "dev-v1.1.json.gz", "dev.json", "dev.json.gz"});
   auto train = std::make_unique<data::Squad>(data::read_squad(train_file));
-  auto test = std::make_unique<data::Squad>();
-  if (config.validation > 0) test->contexts = train->contexts, test->questions = hold_out(train->questions, config);
-  else *test = data::read_squad(test_file);
+  auto test = std::make_unique<data::Squad>(config.validation > 0 ? hold_out_contexts(*train, config.validation)
+                                                                  : data::read_squad(test_file));
   const auto limit = static_cast<size_t>(options.test_limit);
   if (limit > 0 && limit < test->questions.size()) test->questions.resize(limit);
   TextData data = with_tokenizer(config, texts_of(train->contexts));

@@ -128,6 +128,19 @@ TEST(Var, BackwardFreesItsCaptures) {
   EXPECT_EQ(context().pool->stats().bytes_in_use, before + 8) << "only x's gradient is left";
 }
 
+TEST(Var, DestroysADeepGraphWithoutBackward) {
+  Var x = leaf(1);
+  for (int i = 0; i < 300000; ++i) x = scale(x, 1);
+  const std::weak_ptr<int> captured = [&] {
+    auto value = std::make_shared<int>();
+    x = Var::result(x.value(), {x}, [value](const Tensor&) {});
+    return value;
+  }();
+  EXPECT_FALSE(captured.expired());
+  x = leaf(1);
+  EXPECT_TRUE(captured.expired());
+}
+
 TEST(Var, RefusesInvalidUse) {
   EXPECT_THROW(backward(Var(Tensor::full({1}, 1, DType::f64))), Error);
   EXPECT_THROW(backward(Var(Tensor::full({2}, 1, DType::f64), true)), Error);

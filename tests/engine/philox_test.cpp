@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "engine/check.h"
+
 namespace godwit {
 namespace philox_test {
 
@@ -66,6 +68,11 @@ TEST(RandomStream, BelowIsUniform) {
     const double mean = static_cast<double>(draws) / n, sigma = std::sqrt(mean * (1 - 1.0 / n));
     for (int count : counts) EXPECT_NEAR(count, mean, 5 * sigma);
   }
+}
+
+TEST(RandomStream, BelowRefusesZero) {
+  RandomStream random(1, Purpose::test);
+  EXPECT_THROW(random.below(0), Error);
 }
 
 // For n = 3·2³⁰ the plain high half of word·n would return every third number twice as often as the others.

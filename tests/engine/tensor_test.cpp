@@ -32,6 +32,21 @@ TEST(Tensor, ConstructsAndReads) {
   EXPECT_TRUE(empty.to_vector<float>().empty());
 }
 
+TEST(Tensor, IsUndefinedAfterItWasMoved) {
+  Tensor x = Tensor::full({2, 3}, 1);
+  const float* values = x.data<float>();
+  Tensor y = std::move(x);
+  EXPECT_EQ(y.data<float>(), values);
+  EXPECT_EQ(y.shape(), Shape({2, 3}));
+  EXPECT_FALSE(x.defined());
+  EXPECT_EQ(x.numel(), 0);
+  EXPECT_EQ(x.shape(), Shape());
+  x.fill(2);  // no element
+  x = std::move(y);
+  EXPECT_EQ(x.item(5), 1);
+  EXPECT_FALSE(y.defined());
+}
+
 TEST(Tensor, SizesOfAllTypes) {
   for (auto [dtype, bytes] : {std::pair{DType::f64, 8},
                               {DType::i64, 8},

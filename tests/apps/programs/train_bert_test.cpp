@@ -72,6 +72,27 @@ TEST_F(TrainBert, EvaluationsReportTheMetricsOfTheirTask) {
   }
 }
 
+TEST_F(TrainBert, ValidationQuestionsHaveOtherParagraphsThanTrainingQuestions) {
+  json train_set = squad(64);
+  for (json& paragraph : train_set["data"][0]["paragraphs"]) {
+    json second = paragraph["qas"][0];
+    second["id"] = second["id"].get<std::string>() + "b";
+    paragraph["qas"].push_back(second);
+  }
+  write_file(folder_ / "squad" / "train-v1.1.json", train_set.dump());
+  const Outcome outcome = done(kSquad + "--max-steps 1 --set validation=4");
+  EXPECT_NE(outcome.out.find("train-v1.1.json: 96 questions in "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("train-v1.1.json: 32 questions in "), std::string::npos) << outcome.out;
+  const json answers = json::parse(read_file(run_dir() / "predictions.json"));
+  EXPECT_EQ(answers.size(), 32u);
+  for (const auto& [id, answer] : answers.items())
+    EXPECT_TRUE(answers.contains(id.back() == 'b' ? id.substr(0, id.size() - 1) : id + "b")) << id;
+  fs::remove_all(run_dir());
+  write_file(folder_ / "squad" / "train-v1.1.json", squad(3).dump());
+  expect_refused(kSquad + "--set validation=4",
+                 {"validation is 4, but there are 3 paragraphs in the training file; expected N from 2"});
+}
+
 TEST_F(TrainBert, PretrainingLearnsMaskedWords) {
   done(kPretrain + "--lr 2e-3 --set model.dropout=0 --nodes 2 --epochs 12 --max-steps 0 --check-replicas 10");
   EXPECT_GT(metrics().back()["mlm_accuracy"].get<double>(), 0.3) << "chance with 22 words is about 0.05";

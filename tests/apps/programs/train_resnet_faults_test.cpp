@@ -253,7 +253,7 @@ TEST_F(TrainResnet, AReadOnlyFolderIsRefused) {
 TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
   for (const auto& [every, slow_step] : {std::pair{4, 4}, std::pair{10, 12}}) {
     environment_ =
-        faulty_system(detail::concat("FAULTY_SLOW=/step-", slow_step, ".partial/rank-00001.safetensors 800"));
+        faulty_system(detail::concat("FAULTY_SLOW=/step-", slow_step, ".partial/rank-00001.safetensors 2000"));
     const Outcome outcome = train(
         "--optimizer birder --batch 8 --nodes 2 --max-steps 12 --set log_every=1 "
         "--set checkpoint.keep=9 --checkpoint-every " +
@@ -266,7 +266,7 @@ TEST_F(TrainResnet, ASlowDiskDelaysOnlyTheNextCheckpoint) {
     std::sscanf(outcome.out.c_str() + outcome.out.find("training waited ", line), "training waited %lf", &waited);
     EXPECT_GT(waited, 0.3) << outcome.out;
     for (const json& metric : metrics())
-      EXPECT_TRUE(!metric.contains("step_s") || metric["step"] > 8 || metric["step_s"] < 0.6) << metric;
+      EXPECT_TRUE(!metric.contains("step_s") || metric["step"] > 8 || metric["step_s"] < 1.5) << metric;
     fs::remove_all(run_dir());
   }
 }
