@@ -20,15 +20,15 @@ class Gradient {
   explicit Gradient(std::shared_ptr<detail::Node> node) : node_(std::move(node)) {}  // for a node of the graph
   explicit operator bool() const { return node_ != nullptr; }  // false if the Var does not require a gradient
 
-  // Memory of the Var's shape to which an op writes the gradient instead of adding. Before a leaf's first contribution,
-  // this is the leaf's bound memory, so that kernels write directly into the flat bucket. Otherwise, it is new memory.
+  // Memory of the Var's shape, to which an op writes its gradient before add(). For a leaf without a contribution,
+  // returns the leaf's bound memory, so that kernels write directly into the bucket; otherwise returns new memory.
   Tensor target() const;
 
   // Adds a contribution. A leaf copies or sums g into its memory, unless g is target(). Other nodes keep the first
-  // contribution by reference, so g may be dy. The holder of the only reference (not shared()) may overwrite it.
+  // contribution by reference, so g may be dy. The holder of the only reference (not shared()) may overwrite g.
   void add(const Tensor& g) const;
 
-  // The sum of the contributions so far, for ops that add to it in place. Undefined for a leaf, if there are no
+  // The sum of the contributions so far, for ops that add to the sum in place. Undefined for a leaf, if there are no
   // contributions, and if the sum is shared; use target() and add() in these cases.
   Tensor accumulator() const;
 
@@ -60,14 +60,15 @@ class EarlyGradient {
   std::shared_ptr<Tensor> memory_;
 };
 
-// A variable. Copies share value and gradient. The value may be rebound (to a view of a flat bucket) before use.
+// A variable. Copies share value and gradient. rebind() may move the value to other memory, such as a view of a
+// bucket.
 class Var {
  public:
   Var() = default;
   explicit Var(Tensor value, bool requires_grad = false);  // a leaf
 
-  // The result of an op. `backward(dy)` adds to the inputs' gradients. It is discarded at once if no input requires a
-  // gradient or gradients are disabled. Otherwise it is released, with its captures, as soon as it has run.
+  // The result of an op. `backward(dy)` adds to the inputs' gradients. The function is discarded at once if no input
+  // requires a gradient or gradients are disabled; otherwise, it and its captures are released after it has run.
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
   bool defined() const { return impl_ != nullptr; }  // whether the Var has a value
@@ -86,19 +87,20 @@ class Var {
   // Discards the values but keeps the memory. The next contribution, or the next forward pass with an EarlyGradient,
   // overwrites the memory.
   void clear_grad() const;
-  // Moves the values of an EarlyGradient to other memory. Must be called before the memory of grad() is written other
-  // than through a Gradient.
+  // Moves the values of an EarlyGradient out of the memory of grad(). Must be called before code other than a Gradient
+  // writes this memory.
   void move_early_gradient() const;
   // Treats the current contents of the gradient memory as valid.
   void mark_grad_valid() const;
   // Binds the Var to other memory of the same shape. Copies the value, unless `value` is detached. If `grad` is
-  // undefined, the first contribution allocates it.
+  // undefined, the first contribution allocates the gradient.
   void rebind(Tensor value, Tensor grad) const;
   // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound. Null removes
   // the allocator that was set with the same `owner` (any address). The allocator of another owner stays.
   void set_grad_allocator(std::function<Tensor()> memory, const void* owner = nullptr) const;
   void release_grad() const;  // releases the gradient memory; grad() is undefined until the next contribution
-  // Sets a function that is called once per backward(), after the last contribution. Null: as in set_grad_allocator().
+  // Sets a function that is called once per backward(), after the last contribution. Null removes the function of the
+  // same `owner`.
   void on_grad(std::function<void()> hook, const void* owner = nullptr) const;
   const void* grad_hook_owner() const;  // owner of the function of on_grad(); null if there is none
 
@@ -112,9 +114,9 @@ class Var {
   // Writes elements of the value to `part`, like Fill. The other elements of a deferred leaf are not computed.
   void read(const Tensor& part, int64_t begin) const;
 
-  // Sets a function that provides the values of a leaf. value() calls this function. backward() also calls it, before
-  // each operation with the leaf as an input, except recompute(). Vars that are views of the value also call it. Null:
-  // as in set_grad_allocator().
+  // Sets a function that provides the values of a leaf. The function is called by value(), also of Vars that are views
+  // of the leaf, and by backward() before each operation with the leaf as an input, except recompute(). Null removes
+  // the function of the same `owner`.
   void on_use(std::function<void()> provide, const void* owner = nullptr) const;
 
  private:
@@ -131,8 +133,9 @@ bool wants_grad(const std::vector<Var>& inputs);
 
 // Returns f() without keeping its intermediate values. When backward() arrives at the result, it calls f again and
 // traverses the graph of the second call. Gradients and the order of hooks are the same as without recompute().
-// `inputs` are all variables with a gradient on which f depends; backward() throws if f depends on another one. Both
-// calls must give the same value: f must not change its inputs, and must take random numbers from keys.
+// `inputs` are all variables with a gradient on which f depends; backward() throws if f depends on another variable
+// with a gradient. Both calls must give the same value: f must not change its inputs, and must take random numbers from
+// keys.
 Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 
 // Adds the gradients of seed · loss to all leaves on which the loss depends. The loss must have one element. Nodes run

@@ -16,7 +16,7 @@ namespace godwit {
 
 enum class Reduce { sum, mean };  // mean: the sum divided by the number of ranks
 
-// First element of part i if n elements are divided evenly. The first n mod parts parts have one more element.
+// First element of part i if n elements are divided evenly. The first n mod `parts` parts have one more element.
 constexpr int64_t part_begin(int64_t n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
 // Every rank of the group must make the same calls in the same order, with equal sizes and the same phase. On the CPU,
@@ -41,15 +41,16 @@ class Group {
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // sends part j of in to rank j
   void broadcast(const Tensor& x, int root, std::string_view phase);  // copies x of the root to all ranks
   void barrier(std::string_view phase);  // returns when all ranks have called barrier()
-  virtual void abort(const std::string& reason) = 0;  // makes peers throw instead of waiting for this rank
+  // Peers then throw an Error with this reason instead of waiting for this rank.
+  virtual void abort(const std::string& reason) = 0;
   virtual void check_failure(std::string_view phase) = 0;  // throws an Error if a rank has failed
   // While the returned object exists, no rank times out while waiting for this rank. For long work of one rank, such as
   // writing files. A stopped or ended process is still detected.
   virtual std::shared_ptr<void> busy() = 0;
   virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
-  // Whether to take the next step. Every rank of the run must call this function before each step. After a rank has
-  // passed stop = true, all ranks get false before the same step: the first step that no rank has begun. Messages are
-  // sent only after a stop.
+  // Returns whether to take the next step. Every rank of the run must call this function before each step. After a rank
+  // has passed stop = true, the function returns false on all ranks before one step, the first that no rank has begun.
+  // Messages are sent only after a stop.
   virtual bool may_continue(bool stop) = 0;
   // Collective, to be called after may_continue() has returned false: allows the ranks to take steps again.
   void continue_steps();
@@ -60,8 +61,8 @@ class Group {
   // Seconds in collectives except barriers, including waits for peers. With NCCL, only finished collectives count.
   double seconds() const { return seconds_; }
   int64_t calls() const { return calls_; }            // number of collectives, excluding barriers
-  // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). In this case, a rank must not
-  // use two groups at a time, and must not load kernels while a collective runs. Both can deadlock.
+  // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). A rank that
+  // then uses two groups at a time, or loads kernels while a collective runs, can deadlock.
   virtual bool kernels_wait() const { return false; }
 
  protected:

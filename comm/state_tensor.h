@@ -1,4 +1,4 @@
-// Persistent state of an optimizer or an exchange. The address is the global parameter offset.
+// Persistent state of an optimizer or an exchange, identified by a name and a global parameter offset.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@ namespace godwit {
 // State of the elements [begin, end()) of the parameter vector (global offsets, no padding). A u32 tensor is a bit
 // mask: 32 elements per word, least significant bit first, unused bits 0.
 struct StateTensor {
-  std::string name;   // name: "m", "b", "e", "server_e"
+  std::string name;   // such as "m" or "server_e"
   int64_t begin;      // global offset
   Tensor values;      // the state, or its bit mask
   bool replicated;    // whether the state is bit-identical on all ranks

@@ -4,7 +4,7 @@
 
 namespace godwit {
 
-enum class Link { intra, inter };  // between ranks of one node, and of different nodes
+enum class Link { intra, inter };  // intra: within a node; inter: between nodes
 
 // Rank r is worker r mod workers_per_node of node r / workers_per_node.
 struct Topology {

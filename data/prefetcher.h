@@ -15,8 +15,8 @@ class Trace;
 
 namespace godwit::data {
 
-// A batch in preparation. Its parts are started in order. The job is ready when all parts are done. Objects to which a
-// job refers must outlive the prefetcher.
+// A batch in preparation. The parts of a job are started in order. The job is ready when all parts are done. Objects to
+// which a job refers must outlive the prefetcher.
 class PrefetchJob {
  public:
   virtual ~PrefetchJob() = default;

@@ -26,7 +26,8 @@ class Sampler {
   int64_t batches() const { return batches_; }       // number of batches of this rank per epoch
   void start_epoch(int64_t epoch);                   // determines the samples of all batches
   std::span<const uint32_t> batch(int64_t k) const;  // sample indices, valid until start_epoch()
-  // Samples in order. For training, all of p; for evaluation, the rank's samples. Valid until start_epoch().
+  // Samples in order: for training, the whole permutation p; for evaluation, the rank's samples. Valid until
+  // start_epoch().
   std::span<const uint32_t> order() const { return order_; }
 
  private:

@@ -43,7 +43,7 @@ class Tensor {
   template <class T>
   static Tensor of(const std::vector<T>& values, Shape shape) { return of(std::span<const T>(values), shape); }
   static Tensor detached(Shape shape, DType dtype);  // on the context's device; has no memory until attach()
-  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view from byte `begin` on
+  static Tensor over(Buffer buffer, int64_t begin, Shape shape, DType dtype);  // view of the buffer, from byte `begin`
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
   const Shape& shape() const { return shape_; }                // extents
@@ -94,13 +94,15 @@ class Tensor {
   // Copies a tensor of the same type and number of elements, from either device. A copy from a GPU blocks until the
   // values have arrived. A copy to a GPU returns once the source may be modified.
   void copy_from(const Tensor& source) const;
-  // Gives the memory of `memory` to a tensor from detached() and all its views. See Buffer::attach().
+  // Gives the memory of `memory` to this tensor, which detached() created, and to all of its views. See
+  // Buffer::attach().
   void attach(const Tensor& memory) const;
   void detach() const;  // removes the memory from the tensor and its views
   bool attached() const { return buffer_.data() != nullptr; }  // false for Tensor() and while detached
-  bool attachable() const { return buffer_.attachable(); }     // true for detached(), its views, external memory
+  // True for tensors of detached(), for their views, and for external memory.
+  bool attachable() const { return buffer_.attachable(); }
   bool same_buffer(const Tensor& other) const { return buffer_ == other.buffer_; }  // same buffer, any offset
-  // Whether both begin at the same address.
+  // Whether both tensors begin at the same address.
   bool same_memory(const Tensor& other) const { return buffer_ == other.buffer_ && offset_ == other.offset_; }
   bool shared() const { return buffer_.shared(); }         // whether other handles share the buffer
 
@@ -128,7 +130,7 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-// Calls f(Cpu{}) or f(Cuda), depending on the device of x. One line of an operation thus selects the kernel.
+// Calls f(Cpu{}) or f(Cuda), depending on the device of x. Operations use it to select a kernel:
 //   on_device(x, [&](auto device) { relu_forward(device, x, y); });
 template <class F>
 decltype(auto) on_device([[maybe_unused]] const Tensor& x, F&& f) {

@@ -31,7 +31,8 @@ struct BertConfig {
   int64_t recompute = 0;
 };
 
-std::vector<std::string> bert_names();            // bert_tiny mini small medium base large
+// Bert_tiny, bert_mini, bert_small, bert_medium, bert_base, bert_large.
+std::vector<std::string> bert_names();
 BertConfig bert_config(const std::string& name);  // throws for an unknown name; suggests the nearest
 
 // Throws for invalid settings. The Error names the field and its value.

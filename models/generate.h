@@ -1,4 +1,4 @@
-// Generates text with a language model, token by token.
+// generate(): continues a text with a language model, token by token.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -37,7 +37,8 @@ class Gpt2 : public LanguageModel {
 };
 
 // Creates a GPT-2 with initial weights from config.seed. Matrices and embeddings are normal with standard deviation
-// initializer_range. For the outputs that are added to the residual stream, it is initializer_range / √(2 · n_layer).
+// initializer_range. For matrices whose outputs are added to the residual stream, it is initializer_range / √(2 ·
+// n_layer).
 std::unique_ptr<Gpt2> make_gpt2(const Gpt2Config& config);
 
 }  // namespace godwit

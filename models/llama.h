@@ -43,7 +43,8 @@ class Llama : public LanguageModel {
 };
 
 // Creates a model with initial weights from config.seed. Matrices and embeddings are normal with standard deviation
-// initializer_range. For the outputs that are added to the residual stream, it is initializer_range / √(2 · layers).
+// initializer_range. For matrices whose outputs are added to the residual stream, it is initializer_range / √(2 ·
+// layers).
 std::unique_ptr<Llama> make_llama(const LlamaConfig& config);
 
 }  // namespace godwit

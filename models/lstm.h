@@ -1,5 +1,5 @@
-// LSTM language models of Zaremba et al. 2014 and of Merity et al. 2017. The latter has no activation regularizers
-// here.
+// LSTM language models of Zaremba et al. 2014 and of Merity et al. 2017. Merity's activation regularizers are
+// not implemented.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,7 +26,7 @@ struct LstmConfig {
   uint64_t seed = 1;              // seed of the initial parameters
 };
 
-std::vector<std::string> lstm_names();            // lstm_small medium large (Zaremba), lstm_awd (Merity)
+std::vector<std::string> lstm_names();            // lstm_small, lstm_medium, lstm_large (Zaremba), lstm_awd (Merity)
 LstmConfig lstm_config(const std::string& name);  // throws for an unknown name; suggests the nearest
 
 // Embedding, dropout, LSTM layers, dropout, output layer. Parameters: encoder.weight, rnn.weight_ih_l0, …,

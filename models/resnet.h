@@ -22,7 +22,7 @@ struct ResNetConfig {
   uint64_t seed = 1;         // seed of the initial parameters
 };
 
-std::vector<std::string> resnet_names();              // resnet18 34 50 101, resnet20 32 56
+std::vector<std::string> resnet_names();              // resnet18, 34, 50, 101; CIFAR: resnet20, 32, 56
 ResNetConfig resnet_config(const std::string& name);  // throws for an unknown name; suggests the nearest
 
 // Names and order of parameters and buffers are those of torchvision: conv1, bn1, layer1.0.conv1, …, fc.

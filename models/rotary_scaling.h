@@ -15,10 +15,13 @@ struct RotaryScaling {
   double theta = 10000;                              // base of the wavelengths
   double factor = 1;                                 // linear, dynamic, llama3, yarn: growth factor of the context
   int64_t original_positions = 0;                    // llama3, yarn: number of positions before scaling
-  double low_freq_factor = 1, high_freq_factor = 4;  // llama3: interpolates wavelengths between positions / factors
-  double beta_fast = 32, beta_slow = 1;              // yarn: rotations; bounds of the interpolated frequencies
+  // llama3: wavelengths between original_positions / high_freq_factor and / low_freq_factor are interpolated.
+  double low_freq_factor = 1, high_freq_factor = 4;
+  // yarn: bounds of the interpolation, in rotations over original_positions.
+  double beta_fast = 32, beta_slow = 1;
   std::optional<double> attention_factor = {}, mscale = {}, mscale_all_dim = {};  // yarn: factor of cosines and sines
-  bool truncate = true;                                                           // yarn: round the range of columns
+  // yarn: round the bounds of the interpolated columns outward.
+  bool truncate = true;
 };
 
 std::vector<std::string> rotary_types();  // supported values of type

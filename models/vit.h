@@ -35,7 +35,7 @@ class Vit : public ImageModel {
   // images have another type or shape.
   Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
   int64_t smallest_image() const override { return config_.patch_size; }  // one patch
-  // Accepts the names of timm (blocks.0.attn.qkv.weight, …) and those of torchvision before version 0.13.
+  // Accepts timm's names (blocks.0.attn.qkv.weight, …) and torchvision's names before version 0.13.
   std::string tensor_name(const std::string& in_file) const override;
   const VitConfig& config() const { return config_; }  // sizes and settings
 

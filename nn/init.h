@@ -1,5 +1,5 @@
-// Initial values of parameters. Each is a pure function of (seed, name) and does not depend on registration order and
-// threads.
+// Initial values of parameters. Each value is a pure function of (seed, name) and does not depend on registration order
+// or threads.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,13 +13,13 @@ namespace godwit::nn {
 void initialize(const Module& module, uint64_t seed);
 
 // BERT initialization (Devlin et al. 2018; HuggingFace's variant, not truncated): matrices and embeddings are normal
-// with this standard deviation. Other parameters keep their values.
+// with standard deviation `deviation`. Other parameters keep their values.
 void initialize_normal(const Module& module, uint64_t seed, double deviation);
 
 // All initializers leave deferred parameters (DeferParameters) without memory. Values are drawn when they are needed,
 // row by row, and only for the elements that a rank keeps.
 
-// Fills one parameter with normal numbers of this standard deviation. Row `zero_row` is set to 0.
+// Fills one parameter with normal numbers of standard deviation `deviation`. Row `zero_row` is set to 0; -1: none.
 void fill_normal(const Parameter& parameter, uint64_t seed, double deviation, int64_t zero_row = -1);
 
 // Fills one parameter with numbers that are uniform in ±bound.

@@ -1,5 +1,5 @@
 // Layers with parameters. Names and shapes are those of PyTorch, with channels last. `dtype` is the type of x.
-// Parameters and buffers have that type, or float32 for bfloat16.
+// Parameters and buffers have type `dtype`, or float32 if `dtype` is bfloat16.
 #pragma once
 #include <functional>
 #include <optional>
@@ -38,7 +38,7 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(int64_t channels, DType dtype = DType::f32, double gamma = 1);  // gamma: initial weight
   Var operator()(const Var& x, bool relu = false) const;  // relu: max(y, 0) in the same pass
   Var add_relu(const Var& x, const Var& residual) const;  // max(y + residual, 0) in the same pass
-  // Computes statistics over all ranks from now on. `gather`: as in BatchNormOptions. See nn/replicas.h.
+  // After this call, statistics cover all ranks. `gather`: see BatchNormOptions. See nn/replicas.h.
   void synchronize(std::function<Tensor(const Tensor&)> gather) { gather_ = std::move(gather); }
 
  private:

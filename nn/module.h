@@ -26,7 +26,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   std::vector<Parameter> parameters() const;          // in order of registration; names are joined by dots
-  std::vector<NamedTensor> buffers() const;           // running statistics
+  std::vector<NamedTensor> buffers() const;           // buffers, such as the running statistics of batch norm
   void train(bool on = true);                         // sets the mode of this module and all descendants
   bool training() const { return training_; }         // the mode; initially true
   void visit(const std::function<void(Module&)>& f);  // visits this module and all descendants

@@ -12,9 +12,9 @@ namespace godwit::nn {
 void average_buffers(const Module& module, Group& group);
 
 // Synchronized batch norm (SyncBN): every BatchNorm2d computes mean, variance and the sums of its backward over all
-// ranks of the group, in phase "batch_norm". It sends [1 + 2c] and [2c] float64 per layer and rank. As in PyTorch's
-// SyncBatchNorm, losses are means per rank and the exchange averages gradients. `group` must be used only by the
-// compute thread (comm.compute), because gradients are exchanged concurrently.
+// ranks of the group, in phase "batch_norm". Each rank sends [1 + 2c] and [2c] float64 per layer to each other rank. As
+// in PyTorch's SyncBatchNorm, losses are means per rank and the exchange averages gradients. `group` must be used only
+// by the compute thread (comm.compute), because gradients are exchanged concurrently.
 void synchronize_batch_norm(Module& module, std::shared_ptr<Group> group);
 
 }  // namespace godwit::nn

@@ -1,5 +1,5 @@
-// Adam with L2 regularization and AdamW with decoupled weight decay, both bias-corrected as in PyTorch; and BERT's
-// Adam.
+// Adam with L2 regularization and AdamW with decoupled weight decay, both with bias correction as in PyTorch, and
+// BERT's Adam without bias correction.
 #pragma once
 #include <cmath>
 

@@ -23,9 +23,9 @@ class NormClip {
   // clip_grad_norm_, as float64 [1] on the gradients' device. If the norm is not finite, throws an Error that names the
   // step and the first bad parameter; on a GPU, read_on_host() throws it.
   Tensor factor(int64_t step);
-  // Collective. Sends 8 bytes to each rank. sum: the ranks measured disjoint parts of one gradient. mean: the gradients
-  // differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm of the mean gradient. On a
-  // GPU, the host waits.
+  // Collective. Sends 8 bytes to each rank. `op` sum: the ranks measured disjoint parts of one gradient. `op` mean: the
+  // gradients differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm of the mean
+  // gradient. On a GPU, the host waits.
   Tensor factor(int64_t step, Group& world, Reduce op);
   double norm() const { return norm_; }  // norm of the last factor() call whose result has been read
 
@@ -38,7 +38,8 @@ class NormClip {
   std::vector<std::string> names_;  // names of all slots, in layout order
 };
 
-void scale_gradient(Bucket& bucket, const Tensor& factor);  // multiplies the owned elements if factor is below 1
+// Multiplies the owned elements by `factor` [1] if it is below 1.
+void scale_gradient(Bucket& bucket, const Tensor& factor);
 double sum_of_squares(const Tensor& x);  // Σx² in float64, in the summation order of the norm
 // Calls f(sum_of_squares(x)). On a GPU, read_on_host() makes the call.
 void read_sum_of_squares(const Tensor& x, std::function<void(double)> f);

@@ -48,8 +48,8 @@ struct DataParallelOptions {
 // optimizer communicates itself and the exchange is not "dense".
 void check_sharding(const DataParallelOptions& options);
 
-// Times of a step, in seconds. Compression, communication and update run on the communication thread. They overlap with
-// the backward pass, unless they need all gradients. The exposed times are the parts of these three in which the
+// Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap
+// with the backward pass, unless they need all gradients. The exposed times are the parts of these three in which the
 // computing thread waited: after the backward pass, or earlier for memory of on-demand gradients or sharded parameters.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups; checks of the gradients
@@ -69,10 +69,10 @@ struct StepTimes {
 //   replica.step(loss_of(net, batch));          // or begin_step(), backward() once per micro-batch, finish_step()
 class DataParallel {
  public:
-  // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. Of several DataParallel with a
-  // common parameter, only the newest can take steps. `comm` must outlive this object, and only one DataParallel of a
-  // communicator can be within a step. With sharding zero3 and hybrid, the parameters lose their values when this
-  // object is destroyed.
+  // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. If several DataParallel share
+  // a parameter, only the newest can take steps. `comm` must outlive this object. At a time, only one DataParallel of a
+  // communicator may be in a step. With sharding zero3 and hybrid, the parameters lose their values when this object is
+  // destroyed.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
   bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }  // step() with the optimizer's lr
@@ -83,14 +83,15 @@ class DataParallel {
   // Returns false if the step was skipped. On a GPU, an error that a check of the step finds, such as a non-finite
   // gradient, is thrown by finish_step() of the next step, or by finish_checks().
   bool finish_step();
-  // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Call it before
-  // using the results of the last step. The functions below that read parameters call it. No effect on the CPU.
+  // Collective: waits until a GPU has finished all steps, and throws the errors that their checks find. Must be called
+  // before the results of the last step are used. The functions below that read parameters call it. No effect on the
+  // CPU.
   void finish_checks();
-  // To be called after an error in a step. Runs the outstanding checks of this step and of the previous one. Throws the
-  // first error that they find, which may be the cause.
+  // To be called after an error in a step. Runs the outstanding checks of this and of the previous step, and throws the
+  // first error found, which may be the cause.
   void find_cause();
-  // To be called within a step: calls f with x on the CPU. For a CPU tensor the call is immediate, otherwise it comes
-  // before the checks of the step.
+  // To be called within a step: calls f with x on the CPU: immediately for a CPU tensor, otherwise before the checks of
+  // the step.
   void read_with_checks(const Tensor& x, HostReads::Read f);
 
   int64_t steps() const { return info_.step; }                        // number of steps begun, excluding skipped ones

@@ -31,8 +31,8 @@ struct Swap {
 
 // After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
 // are forgotten quickly. If the last of k steps synchronizes the replicas, the update after these steps has the weight
-// 1 − dᵏ. There is one flat tensor per bucket, with the parameters' type. It is equal on replicas, and bit-exact for
-// any bucket size, bucket order and thread count.
+// 1 − dᵏ. The averages of a bucket are one flat tensor of the parameters' type. They are equal on replicas, and
+// bit-exact for any bucket size, bucket order and thread count.
 class Ema {
  public:
   // Starts from the current values. `buckets` must outlive this object. decay is in [0, 1); buffers are float32 or
@@ -42,7 +42,8 @@ class Ema {
   // Updates the averages of the values that this rank owns. Must be called after the optimizer has updated the values.
   // A second call for a step has no effect.
   void update(const Bucket& bucket, int64_t step);
-  // Calls complete(bucket, averages) for each bucket. It gathers the averages of sharded parameters before swap().
+  // Calls complete(bucket, averages) for each bucket. `complete` must gather the averages of sharded parameters. To be
+  // called before swap().
   void complete(const std::function<void(const Bucket&, const Tensor&)>& complete) const;
   void update_buffers(int64_t step);  // updates the averages of all buffers; must be called once per step
   // Swaps the averages with the values of parameters and buffers in place. A second call restores the original state

@@ -1,4 +1,4 @@
-// Optimizer: has two phases per bucket, exchange and apply, so that communication and updates overlap with the backward
+// Optimizer: exchanges and applies each bucket separately, so that communication and updates overlap with the backward
 // pass.
 #pragma once
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace godwit {
 // Name and options of a schedule.
 struct ScheduleConfig {
   std::string name = "constant";  // constant, multi_step, linear, cosine, polynomial, exponential
-  // Length of the warm-up, which precedes the schedule. At most one of the three may be nonzero.
+  // Length of the warm-up, which precedes the schedule. At most one of the next three fields may be nonzero.
   double warmup_epochs = 0;
   double warmup_fraction = 0;  // fraction of all steps
   int64_t warmup_steps = 0;    // number of steps
@@ -23,8 +23,8 @@ struct ScheduleConfig {
   double power = 1;                  // power of polynomial
   double decay_factor = 0.99;        // exponential: factor on lr every decay_steps steps
   int64_t decay_steps = 520;         // exponential: counted from the end of the warm-up (0/1 Adam paper: BERT)
-  // linear, cosine, polynomial: final lr as a fraction of lr. It is reached one step after the last step, as in PyTorch
-  // and HuggingFace, so the last step has a learning rate above 0.
+  // linear, cosine, polynomial: final lr as a fraction of lr. This rate is reached one step after the last step, as in
+  // PyTorch and HuggingFace, so the last step has a learning rate above 0.
   double final_fraction = 0;
 
   // Adds the options. Options that the schedule `name` does not read are marked as inapplicable.

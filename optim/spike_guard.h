@@ -11,7 +11,7 @@ namespace godwit {
 // Options of the spike guard.
 struct SpikeOptions {
   std::string guard = "off";  // off, skip (the step), or rollback (to the last checkpoint)
-  double z = 6;               // minimum deviation of a spike, in standard deviations
+  double z = 6;               // a spike exceeds the mean by more than z standard deviations
   int64_t window = 100;       // number of recent normal steps from which mean and deviation are computed
 
   void describe(OptionList& list);  // adds the options

@@ -1,4 +1,5 @@
-// 0/1 Adam (Lu et al. 2023, Algorithm 1, with corrected line order and t'): no full-precision phase, and local steps.
+// 0/1 Adam (Lu et al. 2023, Algorithm 1, with the two changes in docs/methods/one_bit.md): 1-bit momentum from the
+// first step, and local steps.
 #pragma once
 #include <utility>
 

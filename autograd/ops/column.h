@@ -1,4 +1,5 @@
-// column: one column of a matrix: y [n] = column i of x [n, c]. Used for start and end scores in question answering.
+// column: one column of a matrix: y [n] = column i of x [n, c]. For example, selects the start scores of question
+// answering.
 #pragma once
 #include "autograd/var.h"
 

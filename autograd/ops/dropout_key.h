@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-// Element e of the site's tensor is dropped if the number U in [0, 1) of its random word is below p. This is word e mod
-// 4 of Philox with key = seed and counter = (e/4, step, Purpose::dropout | site << 8, sender).
+// Element e of the site's tensor is dropped if the number U in [0, 1) of its random word is below p. The random word is
+// word e mod 4 of Philox with key = seed and counter = (e/4, step, Purpose::dropout | site << 8, sender).
 struct DropoutKey {
   uint64_t seed = 0;  // seed of the run
   // Global number of the micro-batch. It differs in every forward pass and is restored on resume.

@@ -21,8 +21,8 @@ void embedding_backward(Cuda, const Tensor& ids, const Tensor& dy, const Tensor&
 namespace ops {
 
 // Rows `ids`, int32 [n], of the table [rows, width]. The result is [n, width] of the table's type: float32, bfloat16 or
-// float64. Throws if an id is not a row of the table; the message gives its position and value. If ids are on a GPU,
-// the host waits for them. Row `padding` gets no gradient.
+// float64. Throws if an id is not a row of the table; the message gives the position and value of the id. If ids are on
+// a GPU, the host waits for them. Row `padding` gets no gradient.
 Var embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding = std::nullopt);
 
 }  // namespace ops

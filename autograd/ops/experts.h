@@ -10,7 +10,7 @@ namespace godwit {
 // The experts of each token. slots[t, s] is the sorted row of token t for its s-th expert.
 struct ExpertRouting {
   Tensor experts;              // int32 [n, k], by descending probability; ties: lower expert first
-  Tensor slots;                // int32 [n, k]; on the CPU, like `experts`
+  Tensor slots;                // int32 [n, k]; `experts` and `slots` are on the CPU
   Tensor tokens;               // int32 [n · k] on the CPU: the token of each sorted row
   std::vector<int64_t> start;  // expert e has rows [start[e], start[e + 1]), in the order of the tokens
   int64_t count() const { return std::ssize(start) - 1; }                            // number of experts
@@ -22,8 +22,8 @@ struct ExpertRouting {
 // E].
 ExpertRouting route_to_experts(const Tensor& probabilities, int64_t k);
 
-// weights [n, k] = the probabilities of the experts, divided by their sum for each token. ids is ExpertRouting::experts
-// on the device.
+// weights [n, k] = the probabilities of the experts, divided by the sum over the token's experts. ids is
+// ExpertRouting::experts on the device.
 void expert_weights_forward(Cpu, const Tensor& probabilities, const Tensor& ids, const Tensor& weights);
 void expert_weights_forward(Cuda, const Tensor& probabilities, const Tensor& ids, const Tensor& weights);
 // Writes all elements of d_probabilities [n, E].

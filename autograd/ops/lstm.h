@@ -42,7 +42,7 @@ struct LstmWeights {
 // The result of lstm().
 struct LstmResult {
   Var y;            // [time, batch, width]: h of every step
-  LstmState state;  // state after the last step; gradients flow through it as through y
+  LstmState state;  // state after the last step; gradients flow through the state and through y
 };
 
 // One layer over x [time, batch, input]. Throws for other shapes or types. For truncated back-propagation through time,

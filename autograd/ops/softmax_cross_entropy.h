@@ -35,7 +35,7 @@ void softmax_cross_entropy_backward(Cuda, const Tensor& logits, const Tensor& la
 void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optional<int32_t> ignore,
                   const char* operation);
 
-// Whether class c ranks before the label: its logit is larger, or equal with a lower class number, or NaN.
+// Whether class c ranks before the label: the logit of c is larger, or NaN, or equal and c is below the label.
 template <class T>
 GODWIT_INLINE inline bool goes_before(const T* x, int64_t c, int64_t label) {
   return c != label && (x[c] > x[label] || x[c] != x[c] || (x[c] == x[label] && c < label));

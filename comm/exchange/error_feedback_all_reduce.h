@@ -21,8 +21,8 @@ struct ErrorFeedbackOptions {
 };
 
 // With C[y] = s·sign(y) and one scale s per block:
-//   worker i:  ẑᵢ = C[zᵢ + δᵢ],  δᵢ ← zᵢ + δᵢ − ẑᵢ;  all-to-all: each segment's owner receives ẑᵢ from all ranks
-//   owner:     z̄ = C[mean ẑ + δ̄],  δ̄ ← mean ẑ + δ̄ − z̄;  all-gather
+//   worker i:  ẑᵢ = C[zᵢ + eᵢ],  eᵢ ← zᵢ + eᵢ − ẑᵢ;  all-to-all: each segment's owner receives ẑᵢ from all ranks
+//   owner:     z̄ = C[mean ẑ + ē],  ē ← mean ẑ + ē − z̄;  all-gather
 // In each phase, a rank sends one message with scales and signs to each peer. Its size is 4·(most scales of a segment)
 // + 4·⌈most values of a segment/32⌉ bytes. With one rank, ẑ is the result. With blocks of one value, the result is the
 // exact mean. Values are float32. Results depend neither on bucket sizes nor on thread counts.
@@ -38,8 +38,8 @@ class ErrorFeedbackAllReduce {
   // bucket.
   void mean(const Bucket& bucket, const Tensor& z, const Tensor& mean, Communicator& comm, int64_t step);
 
-  const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // δᵢ of the bucket
-  // δ̄ of the values [begin, begin + numel) of the bucket that this rank owns. Undefined with one rank.
+  const Tensor& residual(const Bucket& bucket) { return bucket_state(bucket).e; }  // eᵢ of the bucket
+  // ē of the values of the bucket that this rank owns, and their range. Undefined with one rank.
   std::pair<Tensor, Segment> owner_residual(const Bucket& bucket) {
     return {bucket_state(bucket).server_e, bucket_state(bucket).owned};
   }

@@ -36,7 +36,8 @@ struct Bucket {
   int index;  // position in Buckets
   int64_t begin;       // global offset of element 0: its index in the whole parameter vector without padding
   int64_t numel;       // number of elements without padding; [numel, param.numel()) is padding and stays zero
-  Tensor param, grad;  // [padded], float32 or float64; with on_demand_gradients, grad is undefined while released
+  // [padded_numel], float32 or float64; with on_demand_gradients, grad is undefined while it is released.
+  Tensor param, grad;
   std::vector<Slot> slots;  // the parameters, ordered by offset
   Segment owned;  // elements that this rank's optimizer updates; all elements unless state is sharded
   std::vector<Segment> shards = {};  // [world]: the elements that each rank owns; empty if state is not sharded
@@ -80,7 +81,7 @@ class Buckets {
   auto end() const { return buckets_.end(); }      // end of the buckets
 
   bool on_demand_gradients() const { return released_ != nullptr; }  // whether gradients are allocated on demand
-  // Allocates the bucket's gradient if it has none. The first gradient contribution does the same. The values are
+  // Allocates the bucket's gradient if it has none; the first gradient contribution also allocates it. The values are
   // unspecified; the padding is zero. Must be called on the thread that runs backward.
   void acquire_gradient(Bucket& bucket);
   // Releases the gradient after its last use. No effect without on_demand_gradients. Thread-safe for different buckets.
@@ -105,7 +106,7 @@ class Buckets {
 // Consecutive elements [begin, end) of a bucket with one weight-decay setting. Adjacent ranges with the same setting
 // are merged. Padding is excluded.
 struct DecayRange {
-  int64_t begin, end;  // see above
+  int64_t begin, end;  // range of elements
   bool decay;          // whether weight decay applies
 };
 // The ranges of a bucket, in order.

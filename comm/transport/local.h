@@ -9,7 +9,8 @@
 namespace godwit {
 
 struct LocalOptions {
-  std::chrono::milliseconds timeout{300'000};  // maximum time that a collective waits for its slowest peer
+  // Longest wait of a collective for its slowest peer; the training programs set 60 s.
+  std::chrono::milliseconds timeout{300'000};
   int threads_per_rank = 0;                    // 0: cores / ranks, at least 1
   Placement placement = {};                    // all ranks run on one machine
 };

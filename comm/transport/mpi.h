@@ -10,7 +10,8 @@
 namespace godwit {
 
 struct MpiOptions {
-  std::chrono::milliseconds timeout{300'000};  // maximum time for all ranks to start, and for a message to arrive
+  // Longest time for all ranks to start, and for a message to arrive; the training programs set 60 s.
+  std::chrono::milliseconds timeout{300'000};
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1
   // Called on rank 0 with lines about the launch: library, ranks, hosts, and warnings about the placement.
   std::function<void(const std::string&)> note = nullptr;

@@ -16,11 +16,11 @@ struct PhotoOptions {
   int64_t crop = 224;       // side of the square output images
   int64_t resize = 256;     // evaluation: length of the short side before the center crop, at least `crop`
   bool flip = true;         // training: flip half of the samples horizontally
-  double color_jitter = 0;  // training: strength for color_jitter(); 0: no color changes
+  double color_jitter = 0;  // training: strength of random brightness, contrast and saturation; 0: no color changes
   std::vector<float> mean = {0.485f, 0.456f, 0.406f}, std = {0.229f, 0.224f, 0.225f};  // values of ImageNet
   uint64_t seed = 0;
   bool strict = false;                       // throw an error for a corrupt file
-  int64_t most_decode_bytes = kDecodeBytes;  // see IndexOptions
+  int64_t most_decode_bytes = kDecodeBytes;  // skips images whose coefficients need more memory
 };
 
 // A file with corrupt image data yields the decodable part. A file with a valid header that cannot be decoded at all is

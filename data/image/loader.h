@@ -1,4 +1,4 @@
-// Loader: the batches of one rank. Low-priority threads prepare them in advance.
+// Loader: the batches of one rank, which low-priority threads prepare in advance.
 #pragma once
 #include <memory>
 #include <optional>
@@ -20,7 +20,7 @@ struct Batch {
 // rethrows errors of the loader threads. Augmentation of training images depends only on (seed, epoch, sample).
 class Loader {
  public:
-  Loader(const ImageDataset& source, LoaderOptions options);  // keeps a reference to the source
+  Loader(const ImageDataset& dataset, LoaderOptions options);  // keeps a reference to the dataset
 
   int64_t batches() const { return sampler_.batches(); }     // number of batches of this rank per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // may be called at any time; first_batch: where to resume

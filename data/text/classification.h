@@ -1,4 +1,4 @@
-// ClassificationSource: labeled, tokenized sentences of the form [CLS] sentence [SEP].
+// ClassificationSource: a TextDataset of labeled, tokenized sentences of the form [CLS] sentence [SEP].
 #pragma once
 #include <cstdint>
 #include <vector>

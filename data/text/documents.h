@@ -24,7 +24,7 @@ bool has_ending(const std::string& file, std::string_view ending);
 // Endings of the text files in a folder: .txt and .jsonl, also with .gz.
 const std::vector<std::string>& text_endings();
 
-// Files of a data set.
+// Files of a dataset, by split.
 struct TextParts {
   std::vector<std::string> train, valid, test;  // names of files, in order
 };

@@ -1,4 +1,4 @@
-// TextLoader: the text batches of one rank. They are padded to the longest sample of the batch and prefetched.
+// TextLoader: the text batches of one rank, padded to the longest sample of the batch and prefetched.
 #pragma once
 #include <memory>
 #include <optional>
@@ -12,22 +12,23 @@
 
 namespace godwit::data {
 
-// A padded batch. l is the length of the longest sample, rounded up to a multiple of 8, but at most the source's
-// max_length. Tensors without a corresponding target in the source are undefined.
+// A padded batch. l is the length of the longest sample, rounded up to a multiple of 8, but at most the dataset's
+// max_length. Tensors without a corresponding target in the dataset are undefined.
 struct TextBatch {
   Tensor ids, types;                       // [b, l] int32; padding has the pad id and type 0
   Tensor mask;                             // [b, l] uint8, 1 for tokens, 0 for padding
   Tensor labels;                           // [b] int32: class, or next sentence (0: B follows A)
   Tensor starts, ends;                     // [b] int32: first and last token of the answer; 0 if absent
   Tensor masked_positions, masked_labels;  // [m] int32; positions are indices into the flattened [b·l]
-  std::vector<int64_t> samples;            // [b], indices into the source
+  std::vector<int64_t> samples;            // [b], indices into the dataset
 };
 
 // Must be constructed on the rank's thread, because batches are CPU tensors from that rank's memory pool. next()
 // rethrows errors of the loader threads. Evaluation reads every sample as in epoch 0.
 class TextLoader {
  public:
-  // Keeps a reference to the source. `window`: number of batches that are sorted by length together, see LengthSampler.
+  // Keeps a reference to the dataset. `window`: number of batches that are sorted by length together, see
+  // LengthSampler.
   TextLoader(const TextDataset& source, LoaderOptions options, int64_t window = 64);
 
   int64_t batches() const { return sampler_.batches(); }     // number of batches of this rank per epoch

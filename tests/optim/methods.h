@@ -151,7 +151,7 @@ inline void for_each_method(const std::function<void(MethodPlan)>& f) {
   for (const std::string& optimizer : method_names<OptimizerMethod>())
     for (const std::string& exchange : method_names<ExchangeMethod>()) {
       if (OptimizerConfig(optimizer).method().communicates_itself && exchange != "dense") continue;
-      SCOPED_TRACE(optimizer + " behind " + exchange);
+      SCOPED_TRACE(optimizer + " with " + exchange);
       f(MethodPlan{.optimizer = optimizer, .exchange = exchange});
     }
 }
@@ -160,7 +160,7 @@ inline void for_each_method(const std::function<void(MethodPlan)>& f) {
 // itself.
 inline void for_each_part(const std::function<void(MethodPlan)>& f) {
   for (const std::string& exchange : method_names<ExchangeMethod>()) {
-    SCOPED_TRACE("sgd behind " + exchange);
+    SCOPED_TRACE("sgd with " + exchange);
     f(MethodPlan{.optimizer = "sgd", .exchange = exchange});
   }
   for (const std::string& optimizer : method_names<OptimizerMethod>()) {

@@ -28,10 +28,12 @@ struct AttentionTensors {
   // keys are masked.
   Tensor log_sums;
   // Row stride of q, k and v and of their gradients, in elements, at most 2^31 - 1. 0: the rows are adjacent. With a
-  // stride, the tensors are columns of a wider matrix. They have the shapes above and begin at their first row.
+  // stride, the tensors are columns of a wider matrix: they have the shapes above, and their memory begins at the first
+  // row.
   int64_t stride = 0;
   // The result of attention_kept(), or undefined. On tensor cores, attention_forward() writes the dropout decisions to
-  // `kept`, and attention_backward() reads them. If `kept` is undefined, attention_backward() draws them again.
+  // `kept`, and attention_backward() reads them. If `kept` is undefined, attention_backward() draws the decisions
+  // again.
   Tensor kept = {};
 };
 

@@ -19,8 +19,8 @@ struct BatchNormOptions {
 };
 
 // Inputs of the kernels that run after the statistics: x [.., c]; mean, inv_std, gamma and beta [c] of type compute_t.
-// y is kept only if a residual was added, to recover the ReLU mask. Otherwise, the mask is recomputed from x without
-// additional memory traffic.
+// y is kept only if a residual was added: the ReLU mask is then recovered from y, otherwise from x, without additional
+// memory traffic.
 struct BatchNormState {
   Tensor x, mean, inv_std, gamma, beta;  // x and the parameters; inv_std = 1/sqrt(variance + eps)
   bool relu = false;                     // max(y, 0) at the end
