@@ -1,8 +1,6 @@
 // Checks the decoded values of compressors, then times the compressors relative to a copy of as many bytes, in
 // alternating runs. The copy calls memcpy on pieces that are small enough to avoid non-temporal stores, so that sizes
 // are comparable.
-#include "comm/compress/compressors.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -12,9 +10,14 @@
 
 #include "bench/measure.h"
 #include "bench/program.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/wire/loco_codes.h"
 #include "comm/compress/wire/sign_bits.h"
 #include "comm/exchange/block_exchange.h"
+#include "comm/exchange/one_bit_sgd.h"
+#include "comm/exchange/qsgd.h"
+#include "comm/exchange/terngrad.h"
+#include "comm/exchange/topk.h"
 #include "engine/parallel.h"
 
 using namespace godwit;

@@ -85,7 +85,7 @@ void print(const std::string& name, const Topology& topology, int64_t d, const D
   }
 }
 
-void print_all(const Topology& topology, int64_t d, const std::string& behind) {
+void print_all(const Topology& topology, int64_t d, const std::string& optimizer) {
   std::printf("%d nodes of %d workers, %lld parameters; all per worker and parameter, in bytes; the second step\n",
               topology.nodes, topology.workers_per_node, static_cast<long long>(d));
   std::printf("%-34s %9s %9s %8s %13s %13s %6s\n", "", "optimizer", "exchange", "masters", "within nodes",
@@ -102,12 +102,12 @@ void print_all(const Topology& topology, int64_t d, const std::string& behind) {
     options.optimizer.set("moments", "bf16").set("errors", "int8");
     print("birder, bf16 moments, int8 errors", topology, d, options);
     options.optimizer.set("mask", "automatic");
-    print("the same with the automatic mask", topology, d, options);
+    print("birder, bf16, int8, automatic mask", topology, d, options);
   }
-  options.optimizer = behind;
+  options.optimizer = optimizer;
   for (const std::string& name : method_names<ExchangeMethod>()) {
     options.exchange = name;
-    print(behind + " behind " + name, topology, d, options);
+    print(optimizer + " with " + name, topology, d, options);
     for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
       options.exchange.sharding = sharding;
       if (sharding != options.exchange.method().sharding)
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_methods [NODES WORKERS PARAMETERS [OPTIMIZER]]\n"
       "State bytes per parameter and bytes per step of each method, measured on ranks of this process.\n"
-      "default: 4 2 1000000, exchanges behind adamw";
+      "default: 4 2 1000000, exchanges with adamw";
   return bench::run_program(argc, argv, usage, [&] {
     check(argc == 1 || argc == 4 || argc == 5, usage);
     const auto number = [&](int i, const char* name, int64_t least) {

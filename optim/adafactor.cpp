@@ -186,7 +186,8 @@ const OptimizerMethod& adafactor_method() {
           "Shazeer and Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, arXiv:1804.04235, 2018",
       .bytes = kExchangeBytes,
       .defaults = Adafactor::Options{},
-      .needs_whole_parameters = true,
+      .needs_whole_parameters = [](const AnyOptions&) { return true; },
+      .relative_lr = true,
       .make = make_with_exchange<Adafactor>,
   };
   return method;

@@ -255,10 +255,20 @@ std::vector<StateTensor> Birder::state() const {
     add("b_hat", state, state.worker_range, state.b_hat, false);
     add("e", state, state.worker_range, state.e, false);
     add("server_e", state, state.server_range, state.server_e, all_gather_);
-    if (state.active.defined() && state.numel > 0)
+    if (options_.mask == Mask::automatic && state.numel > 0)
       all.push_back({"active", state.bucket_begin, state.active.range(0, (state.numel + 31) / 32), true, state.numel});
   }
   return all;
+}
+
+// The restored masks may be from a run with other frozen parameters.
+void Birder::restore(const std::vector<double>&) {
+  if (options_.mask != Mask::automatic) return;
+  for (BucketState& state : states_) {
+    const Tensor active = state.active.clone().to(kCpu), frozen = state.frozen.to(kCpu);
+    for (int64_t i = 0; i < active.numel(); ++i) active.data<uint32_t>()[i] &= ~frozen.data<uint32_t>()[i];
+    state.active.copy_from(active);
+  }
 }
 
 const OptimizerMethod& birder_method() {

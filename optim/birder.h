@@ -15,8 +15,9 @@ namespace godwit {
 // Results do not depend on bucket sizes or thread counts.
 // A frozen parameter is neither updated nor decayed. The parameters in `frozen` are always frozen. With the automatic
 // mask, every other parameter is frozen until some node has a nonzero gradient for it. The sign bits carry this
-// condition without extra data. For a frozen parameter, a node sends 1 once its b is nonzero, and the server sends 1 if
-// any node sends 1. This 1 activates the parameter for the later steps. Until then, the node's e keeps the ratio.
+// condition, so no extra data is sent. For a frozen parameter, a node sends 1 once its b is nonzero, and the server
+// sends 1 if any node sends 1. This 1 activates the parameter for the later steps. Until then, the node's e keeps the
+// ratio.
 class Birder : public Optimizer {
  public:
   using Quantizer = birder::Quantizer;         // Q
@@ -60,9 +61,10 @@ class Birder : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
 
   // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker. "server_e" of the values for
-  // which it is the server. "active" (with a mask): one bit per value. Padding is excluded, so a rank may have no state
+  // which it is the server. "active" (with mask automatic): one bit per value. Padding is excluded, so a rank may have no state
   // of a bucket. 8-bit errors are int8 in units of 1/64.
   std::vector<StateTensor> state() const override;
+  void restore(const std::vector<double>& counters) override;  // deactivates the values that `frozen` names
 
  private:
   // Values [begin, begin + length) of a bucket, including padding. `count`: number of values without padding.

@@ -24,8 +24,8 @@ struct CheckpointExtras {
   std::map<std::string, Tensor> own = {};       // this rank's tensors by name; loaded only for an equal topology
   std::map<std::string, double> numbers = {};   // numbers by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
-  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Another thread calls it
-  // on rank 0 before the checkpoint is complete. May be empty.
+  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank
+  // 0, by another thread, before the checkpoint is complete. Empty: no further files.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
@@ -42,14 +42,14 @@ class CheckpointFailed : public Error {
 //                          model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
 //   rank-00000.safetensors …  for each rank: state of its optimizer and exchange, counters and extras
 //   manifest.json          version, topology, optimizer, exchange, and the size and XXH3-128 checksum of each file
-// The folder has a temporary name until it is complete, so an interrupted call leaves no checkpoint of that name. All
-// ranks must use one file system. Throws if the replicas differ (0/1 Adam's local steps). Throws CheckpointFailed if a
-// file cannot be written or the folder exists.
+// The folder has a temporary name until it is complete, so an interrupted call leaves no folder with its final name.
+// All ranks must use one file system. Throws if the replicas differ (0/1 Adam's local steps). Throws CheckpointFailed
+// if a file cannot be written or the folder exists.
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                      const CheckpointExtras& extras = {});
 
 // A checkpoint that is written in the background from copies of the values. Ranks need memory for the copies until the
-// files are complete. If a rank ends before that, there is no checkpoint, and the folder keeps its temporary name.
+// files are complete. If a rank ends earlier, there is no complete checkpoint, and the folder keeps its temporary name.
 class PendingCheckpoint {
  public:
   ~PendingCheckpoint();  // waits for this rank's files
@@ -89,10 +89,10 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 
-// The newest complete checkpoint step-N in a folder, or "" if there is none.
+// The newest complete checkpoint step-N in a folder, or "" if there is none. Throws like checkpoints_in().
 std::string newest_checkpoint(const std::string& folder);
 // Complete checkpoints step-N in a folder by N, in ascending order. complete = false: the folders step-N without a
-// manifest.
+// manifest. None if the folder does not exist. Throws if the folder exists but cannot be read.
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

@@ -146,7 +146,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
         excerpt(dump_json(version)), " is not readable; this program reads versions 1 to ", kVersion,
         "; continue with the program that wrote it");
   const auto same = [&](const char* name, const std::string& noun, const std::string& remedy) {
-    check(field(name) == own.at(name), folder, ": is of a run with ", excerpt(dump_json(field(name))), " ", noun,
+    check(field(name) == own.at(name), folder, ": was saved by a run with ", excerpt(dump_json(field(name))), " ", noun,
           ", this run has ", dump_json(own.at(name)), "; ", remedy);
   };
   same("methods", "as optimizer, exchange and sharding",
@@ -226,12 +226,15 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool co
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
-    std::error_code ignored;
-    if (!name.starts_with("step-") || fs::exists(entry.path() / checkpoint::kManifest, ignored) != complete) continue;
     char* end = nullptr;
-    const long long step = std::strtoll(name.c_str() + 5, &end, 10);
-    if (*end == '\0' && end != name.c_str() + 5) all[step] = entry.path().string();
+    const long long step = name.starts_with("step-") ? std::strtoll(name.c_str() + 5, &end, 10) : 0;
+    if (!end || *end != '\0' || end == name.c_str() + 5) continue;
+    std::error_code unreadable;
+    if (fs::exists(entry.path() / checkpoint::kManifest, unreadable) == complete) all[step] = entry.path().string();
+    check(!unreadable, entry.path().string(), ": cannot be read (", unreadable.message(), ")");
   }
+  check(!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory, folder,
+        ": cannot be read (", error.message(), ")");
   return all;
 }
 

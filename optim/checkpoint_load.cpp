@@ -241,7 +241,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
         all.emplace_back(tensors, numel);
       }
     });
-    done = detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
+    done = detail::concat("the checkpoint was saved by ", before.nodes, " × ", before.workers_per_node,
                           " workers, this run has ", comm.topology.nodes, " × ", comm.topology.workers_per_node);
     if (const std::string changes = redistribute(kept, all, world); !changes.empty()) done += "; " + changes;
     if (by_block)

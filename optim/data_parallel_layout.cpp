@@ -22,16 +22,14 @@ BucketOptions bucket_options(const DataParallelOptions& options, const Communica
 // See ExchangeConfig::shard_unit().
 std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   const OptimizerConfig& optimizer = options.optimizer;
-  if (optimizer.method().needs_whole_parameters) return 0;
+  const auto needs_whole_parameters = optimizer.method().needs_whole_parameters;
+  if (needs_whole_parameters && needs_whole_parameters(optimizer.options())) return 0;
   if (!optimizer.method().communicates_itself) {
     if (options.make_exchange && options.exchange.sharding == Sharding::hybrid) return 0;
     return options.exchange.shard_unit();
   }
-  // The second moments are refreshed by the norms of whole parameters.
-  if (optimizer.has("refresh_variance") && optimizer.text("refresh_variance") == "true") return 0;
   if (optimizer.has("block_size")) {
     const auto size = static_cast<int64_t>(optimizer.number("block_size"));
-    check_hybrid_block_size(optimizer.name(), size);
     const bool blocks_of_wire = size > 0 && options.exchange.parameter_wire == ParameterWire::int8;
     return blocks_of_wire ? std::lcm(size, options.exchange.block_size()) : size;
   }
@@ -55,7 +53,12 @@ void check_sharding(const DataParallelOptions& options) {
   const ExchangeConfig& exchange = options.exchange;
   check(exchange.sharding != Sharding::automatic, kShardingNotChosen);
   exchange.check_values();
-  if (!options.optimizer.method().communicates_itself) return;
+  if (!options.optimizer.method().communicates_itself) {
+    check(!exchange.method().mean_is_signs || options.clip_norm == 0, exchange.name(), ": the mean consists of signs, ",
+          "whose norm is equal in every step, so clip.norm ", options.clip_norm, " would only scale the learning rate; ",
+          "set clip.norm=0");
+    return;
+  }
   check(exchange.name() == "dense", options.optimizer.name(), ": communicates itself and takes no exchange, got '",
         exchange.name(), "'; choose another optimizer, such as sgdm, or leave the exchange out");
   check_sharding(options.optimizer, exchange.sharding);
@@ -71,7 +74,12 @@ void check_sharding(const DataParallelOptions& options) {
             options.optimizer.text("frozen").empty(),
         options.optimizer.name(), ": frozen names parameters, but with sharding hybrid a worker has only some; leave ",
         "optimizer.frozen or exchange.sharding out");
-  if (exchange.sharding == Sharding::hybrid) shard_unit(options);  // throws for one block for the whole model
+  check(exchange.sharding == Sharding::none || !options.optimizer.has("collective") ||
+            options.optimizer.text("collective") == "h1ar",
+        options.optimizer.name(), ": with sharding hybrid, a node is one sender, but with collective ",
+        "all_gather, each worker is a sender; set optimizer.collective=h1ar, or leave exchange.sharding out");
+  if (exchange.sharding == Sharding::hybrid && options.optimizer.has("block_size"))
+    check_hybrid_block_size(options.optimizer.name(), static_cast<int64_t>(options.optimizer.number("block_size")));
 }
 
 DataParallel::Layout DataParallel::lay_out(const std::vector<Parameter>& parameters, const DataParallelOptions& options,

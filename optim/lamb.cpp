@@ -87,7 +87,8 @@ const OptimizerMethod& lamb_method() {
           "You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 Minutes, arXiv:1904.00962, 2020",
       .bytes = kExchangeBytes,
       .defaults = Lamb::Options{},
-      .needs_whole_parameters = true,
+      .needs_whole_parameters = [](const AnyOptions&) { return true; },
+      .relative_lr = true,
       .make = make_with_exchange<Lamb>,
   };
   return method;

@@ -29,7 +29,9 @@ struct OptimizerMethod {
   std::string bytes;  // data that a worker sends per step
   AnyOptions defaults;  // must have at least the option lr
   bool communicates_itself = false;     // whether the optimizer communicates without an Exchange
-  bool needs_whole_parameters = false;  // whether one rank must own all of a parameter under sharding
+  // Whether one rank must own all of a parameter under sharding. Null: no.
+  bool (*needs_whole_parameters)(const AnyOptions& options) = nullptr;
+  bool relative_lr = false;  // whether the norm of an update is lr times the norm of its parameter
   std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);  // creates the optimizer
   // Adapts the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if the optimizer
   // cannot use a learning rate of the schedule. Null: the options do not depend on the run.

@@ -117,6 +117,8 @@ const OptimizerMethod& one_bit_adam_method() {
       .bytes = "4d(W−1)/W in the warm-up, then d(W−1)/(4W)",
       .defaults = Options{},
       .communicates_itself = true,
+      // A refresh uses the norms of parameters.
+      .needs_whole_parameters = [](const AnyOptions& o) { return o.as<Options>().refresh_variance; },
       .make = make_communicating<OneBitAdam>,
       .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
       .notices =

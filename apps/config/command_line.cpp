@@ -107,6 +107,9 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   if (!named) return;
   check(run_dir.empty() || same_folder(run_dir, resume), "--resume ", excerpt(resume),
         " continues in its own folder; leave run_dir ", excerpt(run_dir), " out");
+  std::error_code none;
+  check(!std::filesystem::exists(std::filesystem::path(resume) / "manifest.json", none), "--resume ", excerpt(resume),
+        ": is a checkpoint; give the folder of its run, which continues from its newest checkpoint");
   if (line.config_file.empty()) {
     line.config_file = resume + "/config.json";
     line.config_hint = "; --resume expects the folder of a run";

@@ -227,6 +227,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const std::string schedule = lookup("schedule.name");
   config.optimizer = program.optimizer_defaults(config, optimizer.empty() ? program.default_optimizer : optimizer);
   if (!exchange.empty()) config.set_exchange(exchange);
+  if (config.exchange.method().mean_is_signs) config.clip.norm = 0;  // clipping is refused
   const std::string sharding = lookup("exchange.sharding");  // some options apply only with hybrid or auto
   if (sharding == "hybrid") config.exchange.sharding = Sharding::hybrid;
   if (sharding == "auto") config.exchange.sharding = Sharding::automatic;

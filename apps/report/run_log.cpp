@@ -69,8 +69,8 @@ std::FILE* open_metrics(const std::string& dir, std::optional<int64_t> resumed_a
     if (size > kept && resumed_at && ::ftruncate(::fileno(file), kept) == 0) return file;
     if (resumed_at) {
       std::fclose(file);
-      fail(path, ": has ", size, " bytes, but the checkpoint is of a run that had written ", kept,
-           "; the file is corrupt or of another run");
+      fail(path, ": has ", size, " bytes, but the run had written ", kept,
+           "; the file is corrupt or belongs to another run");
     }
   }
   std::fclose(file);
@@ -117,7 +117,6 @@ RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard
       metrics_(open_metrics(dir_, resumed ? std::optional(resumed->metrics_bytes) : std::nullopt), metrics_file(dir_)) {
   try {
     if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
-    if (resumed) std::remove((dir_ + "/summary.json").c_str());  // of the part before the resume
     write_whole(dir_ + "/config.json", config_json + "\n");  // last, because a folder with this file alone is refused
   } catch (...) {
     if (!resumed) std::remove(metrics_file(dir_).c_str());

@@ -49,7 +49,8 @@ OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& n
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta2")) config.set("beta2", 0.99);
   // The methods with `beta` are Birder and SoftSignSGD.
-  if (config.name() != "sgd" && config.name() != "sgdm") config.set("lr", config.has("beta") ? 2e-3 : 1e-3);
+  if (config.name() != "sgd" && config.name() != "sgdm" && !config.method().relative_lr)
+    config.set("lr", config.has("beta") ? 2e-3 : 1e-3);
   return config;
 }
 

@@ -48,6 +48,7 @@ OptimizerConfig language_optimizer_defaults(const CommonConfig&, const std::stri
   if (config.has("beta")) config.set("beta", 0.5);
   if (config.has("weight_decay")) config.set("weight_decay", 1.2e-6);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
+  if (config.method().relative_lr) return config;
   config.set("lr", config.name() == "sgd" ? 20.0 : config.name() == "sgdm" ? 2.0 : config.has("beta") ? 8e-3 : 2e-3);
   return config;
 }
@@ -106,7 +107,7 @@ void LanguageConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
            "maximum number of words in a built vocabulary, which keeps the most frequent words; if another text has "
-           "other words, at most one less than the training text has", {3, 1e8})
+           "other words, at most the number of words of the training text minus 1", {3, 1e8})
       .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
   list.add("words", data.words, "split of lines into words: at spaces, or also at punctuation, in lower case")
       .with_choices({"spaces", "basic"});

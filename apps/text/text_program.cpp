@@ -46,14 +46,16 @@ ConfigPtr defaults(const Lookup& lookup) {
   return config;
 }
 
-// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning.
+// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning. Rates relative to
+// the norms of the parameters are chosen by measurement.
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;
   if (config.has("weight_decay")) config.set("weight_decay", 0.01);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta")) config.set("beta", 0.9);
-  if (config.name() != "sgd" && config.name() != "sgdm")
+  if (config.method().relative_lr) config.set("lr", task == "pretrain" ? 1e-2 : 1e-3);
+  else if (config.name() != "sgd" && config.name() != "sgdm")
     config.set("lr", task == "pretrain" ? 4e-4 : task == "squad" ? 1e-4 : 5e-5);
   return config;
 }

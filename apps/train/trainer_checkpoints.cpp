@@ -38,7 +38,13 @@ void Trainer::find_resumed() {
         resume_notices_.push_back(path + " has no manifest.json, so this checkpoint is not complete and is not used; "
                                          "the next checkpoint of the run removes the folder");
   }
-  if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
+  if (resumed_.empty() && wanted == "auto" && leader()) {
+    metrics_size_ = 0;
+    std::error_code none;
+    if (const auto size = std::filesystem::file_size(config_.run_dir + "/metrics.jsonl", none); !none && size > 0)
+      resume_notices_.push_back(folder + " has no complete checkpoint, so the run starts at step 1 and replaces its " +
+                                "metrics.jsonl");
+  }
   check(!resumed_.empty() || wanted == "auto", folder,
         ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");
 }
@@ -96,7 +102,7 @@ void Trainer::resume() {
     return found->second;
   };
   const auto whole = [&](const char* name) { return std::llround(number(name)); };
-  check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": is of a run with ", whole("steps_per_epoch"),
+  check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": was saved by a run with ", whole("steps_per_epoch"),
         " steps per epoch, this run has ", steps_per_epoch_,
         redistributed_.empty() ? "; resume with the same data, batch and accumulation"
                                : "; resume with the same data and a number of workers that keeps this number");
@@ -229,7 +235,12 @@ void Trainer::announce_checkpoint(Progress& progress) {
   announced_ = true;
   const auto busy = comm_.world->busy();
   const std::string folder = run_dir_ + "/checkpoints";
-  const std::map<int64_t, std::string> all = checkpoints_in(folder);
+  std::map<int64_t, std::string> all;
+  try {
+    all = checkpoints_in(folder);
+  } catch (const Error& error) {
+    progress.line(detail::concat("notice: old checkpoints are not removed: ", error.what()));
+  }
   // A checkpoint may be complete before its evaluation, in this or in an interrupted run.
   if (all.contains(best_.step)) saved_best_ = best_;
   std::error_code ignored;

@@ -1,4 +1,5 @@
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
+
 #include "comm/compress/scaled_compressor.h"
 #include "comm/compress/wire/block_math.h"
 

@@ -1,6 +1,6 @@
 #include "comm/exchange/dense.h"
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/wire/half.h"
 #include "comm/exchange/block_exchange.h"
 #include "comm/exchange/half_mean.h"

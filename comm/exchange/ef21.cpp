@@ -1,7 +1,8 @@
 #include "comm/exchange/ef21.h"
 
-#include "comm/compress/compressors.h"
+#include "comm/exchange/one_bit_sgd.h"
 #include "comm/exchange/shared_options.h"
+#include "comm/exchange/topk.h"
 #include "engine/check.h"
 
 namespace godwit {

@@ -43,8 +43,9 @@ struct ExchangeMethod {
   AnyOptions defaults;                                // an options struct with default values
   Sharding sharding = Sharding::none;                 // default; see ExchangeConfig
   ParameterWire parameter_wire = ParameterWire::f32;  // default; see ExchangeConfig
-  // Whether the exchange can leave each mean with its owner (zero2, zero3). Null: it cannot.
+  // Whether the exchange can leave each mean with its owner (zero2, zero3). Null: the exchange cannot do this.
   bool (*supports_zero2)(const AnyOptions& options) = nullptr;
+  bool mean_is_signs = false;  // whether all means are ±1, so that clip.norm only scales the learning rate; refused
   bool zero2_shards_are_blocks = false;  // whether shards consist of whole blocks of block_size under zero2 and zero3
   std::unique_ptr<Exchange> (*make)(const AnyOptions& options, const ExchangeInputs& inputs);  // creates the exchange
   // Returns warnings about the options, one line each. Null: no warnings.

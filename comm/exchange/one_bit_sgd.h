@@ -13,4 +13,7 @@ struct OneBitSgdOptions {
   void check() const;  // throws if reply and error_feedback contradict each other
 };
 
+// The compressor: the signs, and the means of the block's values >= 0 and of its values < 0.
+std::unique_ptr<Compressor> one_bit_compressor();
+
 }  // namespace godwit

@@ -84,6 +84,7 @@ const ExchangeMethod& signsgd_method() {
           "arXiv:1810.05291, 2019",
       .bytes = "1 bit per parameter to the owners, and the same amount back",
       .defaults = SignSgdOptions{},
+      .mean_is_signs = true,
       .make = [](const AnyOptions&, const ExchangeInputs& in) -> std::unique_ptr<Exchange> {
         return std::make_unique<SignSgd>(in.buckets, in.comm);
       }};

@@ -14,4 +14,8 @@ struct TopKOptions {
   void check() const;  // throws if reply and error_feedback contradict each other
 };
 
+// The compressor: the ⌈density·n⌉ values of largest magnitude in a block of n values, and their indices.
+// 0 < density <= 1.
+std::unique_ptr<Compressor> topk_compressor(double density);
+
 }  // namespace godwit

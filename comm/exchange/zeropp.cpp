@@ -1,6 +1,6 @@
 #include "comm/exchange/zeropp.h"
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/exchange/shared_options.h"
 
 namespace godwit {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/wire/half.h"
 #include "comm/parallel/blocks.h"
 #include "engine/data_ptr.h"

@@ -4,12 +4,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/levels.h"
 #include "comm/compress/wire/half.h"
 #include "comm/compress/wire/loco_codes.h"
 #include "comm/compress/wire/scaled_signs.h"
 #include "comm/compress/wire/sign_bits.h"
+#include "comm/exchange/one_bit_sgd.h"
+#include "comm/exchange/qsgd.h"
+#include "comm/exchange/terngrad.h"
+#include "comm/exchange/topk.h"
 #include "tests/fuzz/target.h"
 
 namespace godwit::fuzz {

@@ -166,6 +166,33 @@ TEST(Checkpoint, MasksOfShardsEndWithinAWord) {
   }
 }
 
+// A resumed run may freeze other parameters than the saved run.
+TEST(Checkpoint, NewlyFrozenParametersStay) {
+  for (const auto& [mask, before] : {std::pair{"automatic", ""}, {"automatic", "p2"}, {"none", ""}, {"none", "p2"}}) {
+    SCOPED_TRACE(testing::Message() << mask << " " << before);
+    const auto set = [mask = mask](const char* frozen) {
+      return [=](DataParallelOptions& o) { o.optimizer.set("mask", mask).set("frozen", frozen); };
+    };
+    MethodPlan plan{.optimizer = "birder", .gradients = {1, 2, 3, 4, 5, 6}};
+    plan.change = set(before);
+    const TempFolder folder;
+    MethodOutcome ignored;
+    const int64_t saved = save_in_between(plan, folder / "step", &ignored);
+    plan.change = set("p1");
+    plan.gradients.erase(plan.gradients.begin(), plan.gradients.begin() + static_cast<std::ptrdiff_t>(saved));
+    plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras;
+      load_checkpoint(folder / "step", replica, comm, extras);
+    };
+    const std::vector<std::vector<float>> x = train_by(plan).x;
+    const auto moved = [&](int64_t begin, int64_t end) {  // after the first resumed step
+      return !std::equal(x[1].begin() + begin, x[1].begin() + end, x.back().begin() + begin);
+    };
+    EXPECT_FALSE(moved(40, 740)) << "p1 is frozen";
+    EXPECT_TRUE(moved(740, 804)) << "p2 is not frozen";
+  }
+}
+
 // With sharding hybrid, a rank's norms of parameters belong to its shards.
 TEST(Checkpoint, NormsOfOtherShardsAreRefused) {
   for (const char* name : {"one_bit_adam", "one_bit_lamb"}) {
@@ -218,7 +245,7 @@ class SavedCheckpoint : public testing::Test {
 
 TEST_F(SavedCheckpoint, IsRefusedByAnotherRun) {
   EXPECT_EQ(refusal(), "");
-  expect_refused("is of a run with \"adamw, dense, none\"", [](MethodPlan& p) { p.optimizer = "lamb"; });
+  expect_refused("was saved by a run with \"adamw, dense, none\"", [](MethodPlan& p) { p.optimizer = "lamb"; });
   expect_refused("this run has \"adamw, loco, none\"", [](MethodPlan& p) { p.exchange = "loco"; });
   expect_refused("1060 parameters, this run has 1061", [](MethodPlan& p) { p.sizes = {40, 701, 64, 256}; });
   expect_refused("p1 is [700]", [](MethodPlan& p) { p.sizes = {700, 40, 64, 256}; });
@@ -282,6 +309,8 @@ TEST(Checkpoint, OnlyCompleteCheckpointsAreFoundAndNoneIsOverwritten) {
   const TempFolder folder;
   EXPECT_EQ(newest_checkpoint(folder.str()), "");
   EXPECT_EQ(newest_checkpoint(folder / "missing"), "");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_NE(error_of([&] { newest_checkpoint(folder / "loop"); }).find("loop: cannot be read ("), std::string::npos);
   for (const char* name : {"step-9", "step-100", "step-", "step-7x", "other"})
     write(folder / (std::string(name) + "/manifest.json"), {'{'});
   write(folder / "step-200/model.safetensors", {});

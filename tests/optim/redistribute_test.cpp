@@ -122,7 +122,7 @@ TEST(Redistribute, KeepsTheMeansOfEveryMethod) {
                            ", ", plan.optimizer, " behind ", plan.exchange);
         SCOPED_TRACE(what);
         EXPECT_EQ(load(loading, folder / "step", loaded)
-                      .find(detail::concat("the checkpoint is of ", before.nodes, " × ", before.workers_per_node,
+                      .find(detail::concat("the checkpoint was saved by ", before.nodes, " × ", before.workers_per_node,
                                            " workers, this run has ", after.nodes)),
                   0u);
         means.expect_kept_in(loaded, what);

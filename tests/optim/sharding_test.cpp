@@ -401,6 +401,22 @@ TEST(Sharding, RefusesContradictorySettings) {
   whole.set("block_size", -1);
   EXPECT_NE(error_of([&] { train_sharded({.exchange = whole}); }).find("one block for the whole model"),
             std::string::npos);
+  for (const char* name : {"one_bit_adam", "zero_one_adam", "one_bit_lamb"}) {
+    OptimizerConfig optimizer = for_run(name, Schedule({}, 1e-3, 6, 6), 6);
+    optimizer.set("block_size", -1);
+    if (optimizer.has("warmup")) optimizer.set("warmup", "fixed");
+    EXPECT_NE(error_of([&] { check_sharding({.optimizer = optimizer, .exchange = sharded("dense", "hybrid")}); })
+                  .find(std::string(name) + ": block_size -1 is one block for the whole model"),
+              std::string::npos)
+        << name;
+  }
+  OptimizerConfig all_gather = "birder";
+  all_gather.set("collective", "all_gather");
+  EXPECT_NE(error_of([&] { check_sharding({.optimizer = all_gather, .exchange = sharded("dense", "hybrid")}); })
+                .find("set optimizer.collective=h1ar"),
+            std::string::npos);
+  ShardPlan signs{.exchange = sharded("signsgd", "none"), .clip_norm = 1};
+  EXPECT_NE(error_of([&] { train_sharded(signs); }).find("signsgd: the mean consists of signs"), std::string::npos);
   ShardPlan clipped{.optimizer = "birder", .exchange = sharded("dense", "hybrid"), .clip_norm = 1};
   EXPECT_NE(error_of([&] { train_sharded(clipped); }).find("or set clip.norm=0"), std::string::npos);
   EXPECT_NE(error("adamw", "dense", "zero2", "f16").find("no such parameter_wire 'f16'"), std::string::npos);

@@ -46,7 +46,7 @@ Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation) {
 
 void fail_overflow(const std::string& operation, float value, DType wire) {
   fail(operation, ": the value ", value, " overflows ", wire,
-       wire == DType::f16 ? "; send bfloat16 (exchange.wire=bf16)" : "");
+       wire == DType::f16 ? "; send bfloat16 (exchange.wire=bf16, or optimizer.dense_wire=bf16)" : "");
 }
 
 void from_half(Cpu, const Tensor& halves, const Tensor& x) {

@@ -20,6 +20,7 @@ void mean_of_halves(Cuda, const Tensor& parts, int divisor, const Tensor& mean);
 
 // The overloads below dispatch on the device.
 inline Tensor to_half(const Tensor& x, DType wire, const char* operation) {
+  check(x.dtype() == DType::f32, operation, ": a wire of type ", wire, " sends float32 values, got ", x.dtype());
   return on_device(x, [&](auto device) { return to_half(device, x, wire, operation); });
 }
 inline void from_half(const Tensor& halves, const Tensor& x) {  // dispatches on the device

@@ -49,6 +49,13 @@ TEST(PickSharding, PicksHybridOnSeveralNodesOfSeveralWorkers) {
   }
 }
 
+// The program clips other exchanges by default.
+TEST(PickSharding, SignsAreNotClipped) {
+  EXPECT_EQ(gpt("--exchange ef_signsgd")->clip.norm, 1);
+  EXPECT_EQ(gpt("--exchange signsgd")->clip.norm, 0);
+  EXPECT_THROW(gpt("--exchange signsgd --set clip.norm=1"), Error);
+}
+
 TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
   const std::string nodes = "--nodes 2 --workers-per-node 2 ",
                     none = "exchange.sharding=auto picks none instead of hybrid: ";

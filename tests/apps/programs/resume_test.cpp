@@ -203,6 +203,9 @@ TEST_F(Resume, AutoStartsAnewWithoutACheckpoint) {
   const Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(remains() == whole);
+  EXPECT_NE(outcome.out.find("has no complete checkpoint, so the run starts at step 1 and replaces its metrics.jsonl"),
+            std::string::npos)
+      << outcome.out;
   fs::remove(run_dir() / "metrics.jsonl");
   const Outcome other = train("--optimizer adamw");
   EXPECT_NE(other.exit_code, 0);
@@ -317,6 +320,9 @@ TEST_F(Resume, TrainsLongerAfterTheEnd) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("continues after step 4"), std::string::npos) << outcome.out;
   EXPECT_TRUE(checkpoints_in(checkpoints()).contains(6));
+  const std::string summary = read_file(run_dir() / "summary.json");
+  ASSERT_EQ(train("", "--resume run").exit_code, 0);
+  EXPECT_EQ(read_file(run_dir() / "summary.json"), summary) << "a run without further steps keeps its summary";
   fs::remove_all(run_dir());
   ASSERT_EQ(train(flags + " --set checkpoint.at_end=false").exit_code, 0);
   EXPECT_FALSE(fs::exists(checkpoints()));
@@ -443,7 +449,7 @@ TEST_F(Resume, WithAnotherNumberOfWorkers) {
       outcome = continued_from(step, "--nodes " + std::to_string(nodes) + " --max-steps " + std::to_string(step + 4));
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
       EXPECT_NE(outcome.out.find(remark), std::string::npos) << outcome.out;
-      EXPECT_NE(outcome.out.find("notice: the checkpoint is of " + std::to_string(nodes == 8 ? 4 : 8) +
+      EXPECT_NE(outcome.out.find("notice: the checkpoint was saved by " + std::to_string(nodes == 8 ? 4 : 8) +
                                  " × 1 workers, this run has " + std::to_string(nodes) + " × 1"),
                 std::string::npos)
           << outcome.out;
@@ -489,7 +495,8 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   fs::remove_all(run_dir());
   ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
   const std::string before = read_file(run_dir() / "metrics.jsonl");
-  refused("--optimizer sgdm", "--resume run", "is of a run with \"adamw, dense, none\"");
+  refused("", "--resume run/checkpoints/step-4", "is a checkpoint; give the folder of its run");
+  refused("--optimizer sgdm", "--resume run", "was saved by a run with \"adamw, dense, none\"");
   refused("--nodes 3", "--resume run",
           "the run in run has 16 samples per step, which 3 workers cannot divide equally; "
           "continue with a number of workers that divides 16");

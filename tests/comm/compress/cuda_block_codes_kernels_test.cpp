@@ -5,8 +5,12 @@
 #include <cmath>
 
 #include "comm/compress/block_codes.h"
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/wire/block_math.h"
+#include "comm/exchange/one_bit_sgd.h"
+#include "comm/exchange/qsgd.h"
+#include "comm/exchange/terngrad.h"
+#include "comm/exchange/topk.h"
 #include "engine/philox.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"

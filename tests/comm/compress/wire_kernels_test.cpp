@@ -5,10 +5,14 @@
 #include <bit>
 #include <cmath>
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/select.h"
 #include "comm/compress/wire/signed_means.h"
+#include "comm/exchange/one_bit_sgd.h"
+#include "comm/exchange/qsgd.h"
+#include "comm/exchange/terngrad.h"
+#include "comm/exchange/topk.h"
 #include "engine/context.h"
 #include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/table.h"

@@ -5,9 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/compress/compressors.h"
+#include "comm/compress/int8.h"
 #include "comm/compress/levels.h"
 #include "comm/exchange/ef21.h"
+#include "comm/exchange/one_bit_sgd.h"
 #include "comm/exchange/qsgd.h"
 #include "comm/exchange/terngrad.h"
 #include "comm/exchange/topk.h"
