@@ -262,6 +262,9 @@ void run(const Arguments& arguments) {
   check(!fs::exists(arguments.out, error), arguments.out, ": exists already; name a new folder");
   const std::unique_ptr<data::Tokenizer> tokenizer = tokenizer_of(arguments, texts);
   std::printf("tokenizer: %s\n", tokenizer->name().c_str());
+  if (tokenizer->size() < arguments.train_bpe)
+    std::printf("notice: --train-bpe %lld: no further pair of tokens occurs twice\n",
+                static_cast<long long>(arguments.train_bpe));
   // The folder gets its name when it is complete.
   const std::string partial = arguments.out + ".partial";
   const bool made = fs::create_directories(partial, error);

@@ -233,8 +233,10 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool co
     if (fs::exists(entry.path() / checkpoint::kManifest, unreadable) == complete) all[step] = entry.path().string();
     check(!unreadable, entry.path().string(), ": cannot be read (", unreadable.message(), ")");
   }
-  check(!error || error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory, folder,
-        ": cannot be read (", error.message(), ")");
+  std::error_code ignored;
+  const bool absent = error == std::errc::not_a_directory ||
+                      (error == std::errc::no_such_file_or_directory && !fs::is_symlink(folder, ignored));
+  check(!error || absent, folder, ": cannot be read (", error.message(), ")");
   return all;
 }
 

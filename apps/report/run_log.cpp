@@ -54,23 +54,33 @@ void check_foreign_files(const std::string& dir) {
 }
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
-// without locks, only a new file is accepted.
-std::FILE* open_metrics(const std::string& dir, std::optional<int64_t> resumed_at) {
+// without locks, only a new file is accepted. If the metrics of a resumed run are not those of its checkpoint, or the
+// run starts anew, keeps them in another file and sets `notice`.
+std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed, std::string* notice) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   const bool fresh = file != nullptr;
-  if (!fresh && errno == EEXIST) file = std::fopen(path.c_str(), "ab");
+  if (!fresh && errno == EEXIST) {
+    std::error_code unknown;
+    check(fs::is_regular_file(path, unknown), path, ": is not a regular file; remove it");
+    file = std::fopen(path.c_str(), "ab");
+  }
   if (!file) fail_writing(path, errno);
-  const bool locked =
-      ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || ((fresh || resumed_at) && errno != EWOULDBLOCK);
+  const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || ((fresh || resumed) && errno != EWOULDBLOCK);
   if (locked && std::fseek(file, 0, SEEK_END) == 0) {
-    const int64_t size = std::ftell(file), kept = resumed_at.value_or(0);
+    const int64_t size = std::ftell(file), kept = resumed ? resumed->metrics_bytes : 0;
     if (size == kept) return file;
-    if (size > kept && resumed_at && ::ftruncate(::fileno(file), kept) == 0) return file;
-    if (resumed_at) {
+    if (resumed && size > kept && resumed->step > 0 && ::ftruncate(::fileno(file), kept) == 0) return file;
+    if (resumed) {
+      const std::string old = dir + "/metrics.old.jsonl";
+      if (std::rename(path.c_str(), old.c_str()) != 0) fail_writing(old, errno);
       std::fclose(file);
-      fail(path, ": has ", size, " bytes, but the run had written ", kept,
-           "; the file is corrupt or belongs to another run");
+      *notice = resumed->step == 0 ? detail::concat("the run starts at step 1, because it has no complete checkpoint; ",
+                                                    "its earlier metrics are now ", old)
+                                   : detail::concat(path, " has ", size, " bytes, but the run had written ", kept,
+                                                    "; a new file begins after step ", resumed->step, ", and the old ",
+                                                    "one is now ", old);
+      return open_metrics(dir, std::nullopt, notice);
     }
   }
   std::fclose(file);
@@ -114,7 +124,7 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
 
 RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard, std::optional<ResumedAt> resumed)
     : dir_(std::move(dir)),
-      metrics_(open_metrics(dir_, resumed ? std::optional(resumed->metrics_bytes) : std::nullopt), metrics_file(dir_)) {
+      metrics_(open_metrics(dir_, resumed, &notice_), metrics_file(dir_)) {
   try {
     if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
     write_whole(dir_ + "/config.json", config_json + "\n");  // last, because a folder with this file alone is refused

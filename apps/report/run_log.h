@@ -52,11 +52,12 @@ class RunLog {
   void interrupted(int64_t step, int64_t epoch);                // step: the step at which the run stopped
   void file(const std::string& name, const std::string& text);  // writes another file of the run atomically
   const std::string& path() const { return dir_; }
+  const std::string& notice() const { return notice_; }  // names a file that holds earlier metrics; "": none
   int64_t size() const { return metrics_.size(); }  // size of metrics.jsonl in bytes
   void sync();                                      // syncs the files to disk
 
  private:
-  std::string dir_;
+  std::string dir_, notice_;
   AppendedFile metrics_;
   std::unique_ptr<EventFile> events_;  // null if no event file is written
 };

@@ -38,13 +38,7 @@ void Trainer::find_resumed() {
         resume_notices_.push_back(path + " has no manifest.json, so this checkpoint is not complete and is not used; "
                                          "the next checkpoint of the run removes the folder");
   }
-  if (resumed_.empty() && wanted == "auto" && leader()) {
-    metrics_size_ = 0;
-    std::error_code none;
-    if (const auto size = std::filesystem::file_size(config_.run_dir + "/metrics.jsonl", none); !none && size > 0)
-      resume_notices_.push_back(folder + " has no complete checkpoint, so the run starts at step 1 and replaces its " +
-                                "metrics.jsonl");
-  }
+  if (resumed_.empty() && wanted == "auto" && leader()) metrics_size_ = 0;  // the run starts anew
   check(!resumed_.empty() || wanted == "auto", folder,
         ": has no checkpoint; a run saves one after its last step, on a signal, and with --checkpoint-every N or Nmin");
 }

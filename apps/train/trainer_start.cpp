@@ -51,6 +51,7 @@ void Trainer::open_run(Progress& progress) {
   if (!resumed_.empty())
     progress.line(
         detail::concat("continues after step ", first_step_, ": ", resumed_, ", loaded in ", human_duration(load_s_)));
+  if (!log_->notice().empty()) progress.line("notice: " + log_->notice());
   for (const std::string& notice : warnings()) progress.line("notice: " + notice);
 }
 

@@ -63,9 +63,20 @@ std::shared_ptr<const Tokenizer> shard_tokenizer(const TokenDataOptions& options
   return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 
+// The fingerprint of the tokenizer next to a shard; 0 if there is none that can be read.
+uint64_t fingerprint_beside(const std::string& file) {
+  const std::string folder = folder_of(file);
+  try {
+    return has_tokenizer(folder) ? load_tokenizer(folder)->fingerprint() : 0;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 // Shards of one tokenizer.
 struct Shards {
   const Tokenizer* tokenizer;  // may be null
+  bool given;                  // whether data.tokenizer names the tokenizer
   uint64_t fingerprint = 0;    // of the shards; 0: unknown
   int64_t vocabulary = 0;      // in the shards' headers; 0: unknown
 
@@ -79,6 +90,10 @@ struct Shards {
       check(fingerprint == 0 || fingerprint == shard.fingerprint, file,
             ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
+    } else if (given) {
+      const uint64_t beside = fingerprint_beside(file);
+      check(beside == 0 || beside == tokenizer->fingerprint(), file, ": the folder has another tokenizer than the ",
+            "given one: ", tokenizer->name(), "; use the tokenizer that made the shards");
     }
     check(tokenizer == nullptr || shard.vocabulary == 0 || shard.vocabulary == tokenizer->size(), file,
           ": its header states a vocabulary of ", shard.vocabulary, " tokens, but the tokenizer has ",
@@ -99,7 +114,7 @@ TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> 
   }
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");
-  Shards shards{.tokenizer = data.tokenizer.get()};
+  Shards shards{.tokenizer = data.tokenizer.get(), .given = !options.tokenizer.empty()};
   for (const std::string& file : train) shards.append(file, &data.train);
   for (const std::string& file : valid) shards.append(file, &data.valid);
   if (shards.vocabulary > 0)
@@ -245,6 +260,7 @@ TokenData load_token_data(const TokenDataOptions& options) {
         " tokens for training and ", data.valid.size(), " for validation, expected some of both");
   if (data.tokenizer)
     for (TokenStream* stream : {&data.train, &data.valid}) stream->limit(data.tokenizer->size());
+  if (train.shards) data.valid.check_ids();  // an error at the first evaluation would lose an epoch
   return data;
 }
 

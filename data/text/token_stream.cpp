@@ -96,6 +96,12 @@ void TokenStream::read(int64_t begin, std::span<int32_t> to) const {
   }
 }
 
+void TokenStream::check_ids() const {
+  std::vector<int32_t> ids(65536);
+  for (int64_t at = 0; at < size_; at += std::ssize(ids))
+    read(at, std::span(ids).first(static_cast<size_t>(std::min(std::ssize(ids), size_ - at))));
+}
+
 uint64_t TokenStream::hash() const {
   constexpr int64_t kEnd = 65536;
   Hash hash;

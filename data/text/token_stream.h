@@ -25,6 +25,7 @@ class TokenStream {
   // Copies the tokens at [begin, begin + to.size()). Throws an Error that names file and position if an id is outside
   // the vocabulary.
   void read(int64_t begin, std::span<int32_t> to) const;
+  void check_ids() const;  // reads all tokens; throws like read()
   // Hash for comparing the data of ranks. It covers the size, all tokens in memory, and the first and last 65,536
   // tokens of each file.
   uint64_t hash() const;

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/json_file.h"
 #include "data/text/byte_bpe_files.h"
 #include "data/text/char_tokenizer.h"
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit::data {
 namespace {
@@ -36,11 +38,24 @@ std::vector<std::string> files_in(const std::string& folder) {
   return files;
 }
 
+// Throws if the folder describes a tokenizer whose vocabulary and merges do not hold its pattern and added tokens.
+void check_pair(const std::string& file) {
+  const fs::path folder = fs::path(file).parent_path(), description = folder / "tokenizer_config.json";
+  if (is_file(folder / kTokenizerJson) || !is_file(description)) return;
+  const JsonFile config(description.string(), "a tokenizer_config.json");
+  const auto of_class = config.root().find("tokenizer_class");
+  const std::string name = of_class ? of_class->text() : "";
+  check(name.empty() || name.starts_with("GPT2") || name == "PreTrainedTokenizerFast", description.string(),
+        ": describes a ", excerpt(name), ", which ", fs::path(file).filename().string(), " and its merges do not hold ",
+        "completely; add its tokenizer.json to the folder");
+}
+
 std::unique_ptr<Tokenizer> load_file(const std::string& file) {
   const fs::path name = fs::path(file).filename();
   if (name == kCharactersFile) return std::make_unique<CharTokenizer>(read_characters(file));
   for (const auto& [vocab, merges] : kPairs)
     if (name == vocab || name == merges) {
+      check_pair(file);
       const fs::path parent = fs::path(file).parent_path();
       return std::make_unique<ByteBpe>(read_bpe((parent / vocab).string(), (parent / merges).string()));
     }

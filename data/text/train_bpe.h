@@ -1,5 +1,5 @@
-// Trains a byte-level BPE. HuggingFace's BpeTrainer with the alphabet of all bytes gives the same vocabulary and
-// merges.
+// Trains a byte-level BPE. HuggingFace's BpeTrainer with the alphabet of all bytes and the same min_frequency gives the
+// same vocabulary and merges.
 #pragma once
 #include <string>
 #include <vector>

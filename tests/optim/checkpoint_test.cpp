@@ -311,6 +311,8 @@ TEST(Checkpoint, OnlyCompleteCheckpointsAreFoundAndNoneIsOverwritten) {
   EXPECT_EQ(newest_checkpoint(folder / "missing"), "");
   std::filesystem::create_symlink("loop", folder / "loop");
   EXPECT_NE(error_of([&] { newest_checkpoint(folder / "loop"); }).find("loop: cannot be read ("), std::string::npos);
+  std::filesystem::create_symlink("gone", folder / "link");
+  EXPECT_NE(error_of([&] { newest_checkpoint(folder / "link"); }).find("link: cannot be read ("), std::string::npos);
   for (const char* name : {"step-9", "step-100", "step-", "step-7x", "other"})
     write(folder / (std::string(name) + "/manifest.json"), {'{'});
   write(folder / "step-200/model.safetensors", {});

@@ -1,6 +1,7 @@
 // Runs that end early and continue from a checkpoint. The programs are run from the command line.
 #define XXH_INLINE_ALL
 #define XXH_NO_INLINE_HINTS 1
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include <chrono>
@@ -199,13 +200,16 @@ TEST_F(Resume, AutoStartsAnewWithoutACheckpoint) {
   const std::string flags = "--optimizer adamw --batch 16 --set log_every=1 --checkpoint-every 1000 --resume auto";
   ASSERT_EQ(train(flags).exit_code, 0);
   const auto whole = remains();
+  const std::string metrics = read_file(run_dir() / "metrics.jsonl");
   fs::remove_all(run_dir() / "checkpoints");
   const Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(remains() == whole);
-  EXPECT_NE(outcome.out.find("has no complete checkpoint, so the run starts at step 1 and replaces its metrics.jsonl"),
+  EXPECT_NE(outcome.out.find("notice: the run starts at step 1, because it has no complete checkpoint; its earlier "
+                             "metrics are now run/metrics.old.jsonl"),
             std::string::npos)
       << outcome.out;
+  EXPECT_EQ(read_file(run_dir() / "metrics.old.jsonl"), metrics);
   fs::remove(run_dir() / "metrics.jsonl");
   const Outcome other = train("--optimizer adamw");
   EXPECT_NE(other.exit_code, 0);
@@ -506,9 +510,24 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
   EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before) << "a refusal leaves the run as it is";
   write_file(run_dir() / "checkpoints/step-4/manifest.json", "{}");
   refused("", "--resume run", "has no \"version\"");
-  write_file(run_dir() / "metrics.jsonl", "");
-  fs::remove_all(run_dir() / "checkpoints/step-4");
-  refused("", "--resume run", "metrics.jsonl: has 0 bytes");
+}
+
+TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {
+  const std::string flags = "--optimizer adamw --batch 16 --set log_every=1 --max-steps ";
+  ASSERT_EQ(train(flags + "4").exit_code, 0);
+  write_file(run_dir() / "metrics.jsonl", "{}\n");
+  const Outcome outcome = train("--max-steps 6", "--resume run");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("a new file begins after step 4, and the old one is now run/metrics.old.jsonl"),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_EQ(read_file(run_dir() / "metrics.old.jsonl"), "{}\n");
+  EXPECT_EQ(metrics().front()["step"], 5);
+  ASSERT_EQ(train("--max-steps 8", "--resume run").exit_code, 0);
+  EXPECT_EQ(metrics().front()["step"], 5) << "the new file continues";
+  fs::remove(run_dir() / "metrics.jsonl");
+  ASSERT_EQ(::mkfifo((run_dir() / "metrics.jsonl").c_str(), 0600), 0);
+  EXPECT_NE(train("--max-steps 9", "--resume run").err.find("metrics.jsonl: is not a regular file"), std::string::npos);
 }
 
 }  // namespace resume_test

@@ -101,6 +101,24 @@ TEST(ByteBpe, AFolderKeepsIt) {
   EXPECT_NE(golden("gpt2")->fingerprint(), golden("qwen2")->fingerprint());
 }
 
+// A vocabulary and merges alone are read as GPT-2's tokenizer.
+TEST(ByteBpe, AVocabularyOfAnotherTokenizerNeedsItsJson) {
+  const TempFolder folder;
+  golden("gpt2")->save(folder.str());
+  EXPECT_EQ(json::parse(text_of(folder / "tokenizer_config.json")),
+            json({{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|endoftext|>"}}));
+  std::filesystem::remove(folder / "tokenizer.json");
+  for (const char* name : {"PreTrainedTokenizerFast", "GPT2Tokenizer", "GPT2TokenizerFast", "Qwen2Tokenizer"}) {
+    const std::string config = json({{"tokenizer_class", name}}).dump();
+    write(folder / "tokenizer_config.json", Bytes(config.begin(), config.end()));
+    if (std::string(name) == "Qwen2Tokenizer") break;
+    EXPECT_EQ(load_tokenizer(folder.str())->size(), golden("gpt2")->size());
+  }
+  for (const std::string& path : {folder.str(), folder / "vocab.json", folder / "merges.txt"})
+    EXPECT_THAT(error_of([&] { load_tokenizer(path); }),
+                HasSubstr("tokenizer_config.json: describes a Qwen2Tokenizer, which"));
+}
+
 TEST(ByteBpe, FilesOfAFolderMustAgree) {
   const TempFolder folder;
   golden("gpt2")->save(folder.str());

@@ -285,6 +285,14 @@ TEST(TokenData, ShardsKeepTheirTokenizer) {
       load_token_data({.path = folder / "p/train.bin", .tokenizer = kGolden + "qwen2.json", .valid_fraction = 0.25});
   EXPECT_THAT(error_of([&] { ids_of(plain.train); }),
               HasSubstr("train.bin: token 2 is 499, expected ids below 450, the size of the vocabulary"));
+  // The validation tokens are read at the start, because the first evaluation may be hours later.
+  add("p/val.bin", {1, 2, 499, 3}, ShardFormat::plain);
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "p", .tokenizer = kGolden + "qwen2.json"}); }),
+              HasSubstr("val.bin: token 2 is 499"));
+  tokenizer->save(folder / "p");
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "p", .tokenizer = kGolden + "qwen2.json"}); }),
+              HasSubstr("train.bin: the folder has another tokenizer than the given one"));
+  EXPECT_NO_THROW(load_token_data({.path = folder / "p", .tokenizer = kGolden + "vocab.json"}));
 }
 
 TEST(TokenData, NeverTrainsOnValidationFiles) {
