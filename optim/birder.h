@@ -61,8 +61,8 @@ class Birder : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
 
   // "m", "b", "b_hat" (with t0) and "e" of the values for which this rank is the worker. "server_e" of the values for
-  // which it is the server. "active" (with mask automatic): one bit per value. Padding is excluded, so a rank may have no state
-  // of a bucket. 8-bit errors are int8 in units of 1/64.
+  // which it is the server. "active" (with mask automatic): one bit per value. Padding is excluded, so a rank may have
+  // no state of a bucket. 8-bit errors are int8 in units of 1/64.
   std::vector<StateTensor> state() const override;
   void restore(const std::vector<double>& counters) override;  // deactivates the values that `frozen` names
 

@@ -46,8 +46,8 @@ ConfigPtr defaults(const Lookup& lookup) {
   return config;
 }
 
-// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning. Rates relative to
-// the norms of the parameters are chosen by measurement.
+// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning. The rates of
+// methods with relative_lr were measured in pre-training, and lowered for fine-tuning.
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;

@@ -169,8 +169,10 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
   else text << (last.text.empty() ? "all steps had been done" : last.text);
   text << ", peak memory of a worker " << peak_memory() << "; weights";
   std::error_code none;
-  if (std::filesystem::exists(run_dir_ + "/metrics.jsonl", none)) text << ", metrics and configuration are in " << run_dir_;
-  else text << " are in " << run_dir_ << "; metrics and configuration were deleted during the run";
+  if (std::filesystem::exists(run_dir_ + "/metrics.jsonl", none))
+    text << ", metrics and configuration are in " << run_dir_;
+  else
+    text << " are in " << run_dir_ << "; metrics and configuration were deleted during the run";
   if (stopped_ && saved_step_ == step_) text << "; --resume " << run_dir_ << " continues the run";
   progress.line(text.str());
 }

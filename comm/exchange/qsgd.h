@@ -14,8 +14,8 @@ struct QsgdOptions {
   void check() const;  // throws if reply and error_feedback contradict each other
 };
 
-// The compressor: the block's L2 norm and, for each value, an integer level in −levels … levels in units of norm/levels.
-// Rounding is stochastic, so the expectation is the value. 1 <= levels <= 127.
+// The compressor: the block's L2 norm and, for each value, an integer level in −levels … levels in units of
+// norm/levels. Rounding is stochastic, so the expectation is the value. 1 <= levels <= 127.
 std::unique_ptr<Compressor> qsgd_compressor(int64_t levels);
 
 }  // namespace godwit

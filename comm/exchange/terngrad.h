@@ -12,8 +12,8 @@ struct TernGradOptions {
   void describe(OptionList& list);
 };
 
-// The compressor: the block's largest magnitude times −1, 0 or 1. The choice is random, and its expectation is the value
-// clipped to ±clip_sigma times the block's root mean square (0: no clipping).
+// The compressor: the block's largest magnitude times −1, 0 or 1. The choice is random, and its expectation is the
+// value clipped to ±clip_sigma times the block's root mean square (0: no clipping).
 std::unique_ptr<Compressor> terngrad_compressor(double clip_sigma);
 
 }  // namespace godwit

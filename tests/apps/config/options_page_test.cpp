@@ -43,9 +43,9 @@ TEST(OptionsPage, IsGeneratedFromTheDescriptions) {
   const std::string text =
       "# Options of every method\n\nThis page is generated from the sources "
       "(`tests/apps/config/options_page_test.cpp`). "
-      "`./train_resnet --help NAME`\nprints the same for one method. `train_bert`, `train_lm` and `train_gpt` have other "
-      "defaults for some options: see `--help NAME` of the program.\n\nIn the bytes per step and worker, d is the number of parameters, W of workers, n of "
-      "nodes, m of workers\nper node.\n" +
+      "`./train_resnet --help NAME`\nprints the same for one method. `train_bert`, `train_lm` and `train_gpt` have "
+      "other defaults for some\noptions: see `--help NAME` of the program.\n\nIn the bytes per step and worker, d is "
+      "the number of parameters, W of workers, n of nodes, m of workers\nper node.\n" +
       section<OptimizerMethod, OptimizerConfig>("Optimizers", "optimizer.") +
       section<ExchangeMethod, ExchangeConfig>("Exchanges", "exchange.");
   const std::string file = detail::concat(GODWIT_SOURCE_DIR, "/docs/methods/options.md");
