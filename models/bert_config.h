@@ -31,7 +31,7 @@ struct BertConfig {
   int64_t recompute = 0;
 };
 
-// Bert_tiny, bert_mini, bert_small, bert_medium, bert_base, bert_large.
+// Names: bert_tiny, bert_mini, bert_small, bert_medium, bert_base, bert_large.
 std::vector<std::string> bert_names();
 BertConfig bert_config(const std::string& name);  // throws for an unknown name; suggests the nearest
 

@@ -92,8 +92,8 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
 // The newest complete checkpoint step-N in a folder, or "" if there is none. Throws like checkpoints_in().
 std::string newest_checkpoint(const std::string& folder);
 // Complete checkpoints step-N in a folder by N, in ascending order. complete = false: the folders step-N without a
-// manifest. None if the folder does not exist. Throws if the folder exists but cannot be read, or is
-// a symbolic link to a folder that does not exist.
+// manifest. None if the folder does not exist. Throws CheckpointFailed if the folder exists but cannot
+// be read, or is a symbolic link to a folder that does not exist.
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

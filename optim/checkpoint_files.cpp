@@ -231,12 +231,13 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool co
     if (!end || *end != '\0' || end == name.c_str() + 5) continue;
     std::error_code unreadable;
     if (fs::exists(entry.path() / checkpoint::kManifest, unreadable) == complete) all[step] = entry.path().string();
-    check(!unreadable, entry.path().string(), ": cannot be read (", unreadable.message(), ")");
+    if (unreadable)
+      throw CheckpointFailed(detail::concat(entry.path().string(), ": cannot be read (", unreadable.message(), ")"));
   }
   std::error_code ignored;
   const bool absent = error == std::errc::not_a_directory ||
                       (error == std::errc::no_such_file_or_directory && !fs::is_symlink(folder, ignored));
-  check(!error || absent, folder, ": cannot be read (", error.message(), ")");
+  if (error && !absent) throw CheckpointFailed(detail::concat(folder, ": cannot be read (", error.message(), ")"));
   return all;
 }
 

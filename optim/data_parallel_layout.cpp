@@ -56,7 +56,7 @@ void check_sharding(const DataParallelOptions& options) {
   if (!options.optimizer.method().communicates_itself) {
     check(!exchange.method().mean_is_signs || options.clip_norm == 0, exchange.name(),
           ": the mean consists of signs, whose norm is equal in every step, so clip.norm ", options.clip_norm,
-          " would only scale the learning rate; set clip.norm=0");
+          " would only multiply the learning rate by clip.norm/√(number of parameters); set clip.norm=0");
     return;
   }
   check(exchange.name() == "dense", options.optimizer.name(), ": communicates itself and takes no exchange, got '",

@@ -1,13 +1,16 @@
 #include "apps/report/run_log.h"
 
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include "apps/report/files.h"
 #include "engine/check.h"
@@ -45,7 +48,8 @@ void make_folders(const std::string& dir) {
 // Throws if the folder is not of a run and has a file that a run would replace.
 void check_foreign_files(const std::string& dir) {
   std::error_code unknown;
-  if (fs::exists(metrics_file(dir), unknown) || !newest_checkpoint(dir + "/checkpoints").empty()) return;
+  if (fs::exists(metrics_file(dir), unknown) || fs::exists(dir + "/metrics.old.jsonl", unknown) ||
+      !newest_checkpoint(dir + "/checkpoints").empty()) return;
   for (const char* name :
        {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors", "model", "ema",
         "vocab.txt", "samples.txt", "skipped.txt", "predictions.json", "nbest_predictions.json", "report.html"})
@@ -53,9 +57,39 @@ void check_foreign_files(const std::string& dir) {
           ": is not of a run, and the run would replace ", name, " there", kRemedy);
 }
 
+// Whether the first `kept` bytes of metrics are whole lines and the last of them is of a step up to `step`.
+bool are_metrics_of(const std::string& path, int64_t kept, int64_t step) {
+  constexpr int64_t kLongestLine = 1 << 16;
+  std::ifstream in(path, std::ios::binary);
+  const int64_t begin = std::max<int64_t>(0, kept - kLongestLine);
+  std::string end(static_cast<size_t>(kept - begin), '\0');
+  in.seekg(begin);
+  in.read(end.data(), std::ssize(end));
+  if (end.empty()) return true;
+  if (!in.good() || end.back() != '\n') return false;
+  const size_t before = end.rfind('\n', end.size() - 2);  // npos + 1 is 0
+  long long last = 0;
+  return std::sscanf(end.c_str() + before + 1, "{\"step\": %lld", &last) == 1 && last <= step;
+}
+
+// Renames metrics to metrics.old.jsonl or, if this file exists, to metrics.old-2.jsonl, metrics.old-3.jsonl, …
+std::string set_aside(const std::string& dir) {
+  std::string old = dir + "/metrics.old.jsonl";
+  std::error_code unknown;
+  for (int i = 2; fs::exists(fs::symlink_status(old, unknown)); ++i) old = detail::concat(dir, "/metrics.old-", i, ".jsonl");
+  if (std::rename(metrics_file(dir).c_str(), old.c_str()) != 0) fail_writing(old, errno);
+  return old;
+}
+
+bool is_file_at(std::FILE* file, const std::string& path) {
+  struct stat opened {}, there {};
+  return ::fstat(::fileno(file), &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino &&
+         opened.st_dev == there.st_dev;
+}
+
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
 // without locks, only a new file is accepted. If the metrics of a resumed run are not those of its checkpoint, or the
-// run starts anew, keeps them in another file and sets `notice`.
+// run starts anew, sets them aside and sets `notice`.
 std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed, std::string* notice) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");
@@ -66,20 +100,25 @@ std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed
     file = std::fopen(path.c_str(), "ab");
   }
   if (!file) fail_writing(path, errno);
-  const bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || ((fresh || resumed) && errno != EWOULDBLOCK);
+  bool locked = ::flock(::fileno(file), LOCK_EX | LOCK_NB) == 0 || ((fresh || resumed) && errno != EWOULDBLOCK);
+  locked = locked && is_file_at(file, path);  // another run may have set it aside
   if (locked && std::fseek(file, 0, SEEK_END) == 0) {
     const int64_t size = std::ftell(file), kept = resumed ? resumed->metrics_bytes : 0;
-    if (size == kept) return file;
-    if (resumed && size > kept && resumed->step > 0 && ::ftruncate(::fileno(file), kept) == 0) return file;
+    const bool continues = resumed && size >= kept && resumed->step > 0 && are_metrics_of(path, kept, resumed->step);
+    if (size == kept && (continues || kept == 0)) return file;
+    if (continues && ::ftruncate(::fileno(file), kept) == 0) return file;
+    if (resumed && size == 0) {
+      *notice = detail::concat(path, " is missing or empty, but the run had written ", kept, " bytes; a new file begins ",
+                               "after step ", resumed->step);
+      return file;
+    }
     if (resumed) {
-      const std::string old = dir + "/metrics.old.jsonl";
-      if (std::rename(path.c_str(), old.c_str()) != 0) fail_writing(old, errno);
+      const std::string old = set_aside(dir);
       std::fclose(file);
-      *notice = resumed->step == 0 ? detail::concat("the run starts at step 1, because it has no complete checkpoint; ",
-                                                    "its earlier metrics are now ", old)
-                                   : detail::concat(path, " has ", size, " bytes, but the run had written ", kept,
-                                                    "; a new file begins after step ", resumed->step, ", and the old ",
-                                                    "one is now ", old);
+      *notice = resumed->step == 0
+                    ? "the run starts at step 1, because it has no complete checkpoint; its earlier metrics are now " + old
+                    : detail::concat(path, " has ", size, " bytes, but not the ", kept, " bytes that the run had written; ",
+                                     "it is now ", old, ", and a new file begins after step ", resumed->step);
       return open_metrics(dir, std::nullopt, notice);
     }
   }

@@ -28,6 +28,7 @@
 #include "engine/context.h"
 #include "engine/excerpt.h"
 #include "engine/trace.h"
+#include "optim/checkpoint.h"
 
 namespace godwit::apps {
 namespace {
@@ -132,7 +133,8 @@ int run_program(const Program& program, int argc, char** argv) {
     return 0;
   } catch (const PeerFailed&) {
     return failure;
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const CheckpointFailed*>(&error)) failure = 1;  // a disk that a restart may find again
     if (failure == 2) wait_for_rank_0(rank);
     std::fflush(stdout);
     std::cerr << program.name << ": " << shown(text_of(std::current_exception())) << std::endl;

@@ -1,4 +1,4 @@
-// Top-k codes in the format of comm/compress/topk.cpp: the largest values of each block and their indices.
+// Top-k codes in the format of comm/exchange/topk.cpp: the largest values of each block and their indices.
 #include <bit>
 
 #include "comm/compress/cuda/block_coding.h"

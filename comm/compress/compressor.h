@@ -32,8 +32,8 @@ struct LevelFormat {  // see comm/compress/levels.h: a scale, and integers −le
   double clip_sigma;  // for Scale::clipped; 0: no clipping
   const char* name;   // prefix of error messages
 };
-struct OneBitFormat {};                // see comm/compress/one_bit_sgd.cpp
-struct LargestFormat {                 // see comm/compress/topk.cpp
+struct OneBitFormat {};                // see comm/exchange/one_bit_sgd.cpp
+struct LargestFormat {                 // see comm/exchange/topk.cpp
   double density;  // sends ⌈density · n⌉ of n values
 };
 using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;  // monostate: no kernels

@@ -306,8 +306,8 @@ void ByteBpe::save(const std::string& folder) const {
   if (is_plain(model_)) write_bpe(folder + "/vocab.json", folder + "/merges.txt", model_);
   write_bpe_json(folder + "/" + kTokenizerJson, model_);
   // Without this file, AutoTokenizer of transformers uses the pattern of the model's type.
-  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  if (end_of_text()) config["eos_token"] = kEndOfText;
+  nlohmann::ordered_json config = {{"tokenizer_class", is_plain(model_) ? "GPT2Tokenizer" : "PreTrainedTokenizerFast"}};
+  if (const auto end = end_of_text()) config["eos_token"] = token(*end);
   write_text_file(folder + "/tokenizer_config.json", config.dump(2) + "\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -91,9 +92,11 @@ struct Shards {
             ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
     } else if (given) {
-      const uint64_t beside = fingerprint_beside(file);
-      check(beside == 0 || beside == tokenizer->fingerprint(), file, ": the folder has another tokenizer than the ",
-            "given one: ", tokenizer->name(), "; use the tokenizer that made the shards");
+      const auto [found, added] = beside.try_emplace(folder_of(file));
+      if (added) found->second = fingerprint_beside(file);
+      check(found->second == 0 || found->second == tokenizer->fingerprint(), file,
+            ": the folder has another tokenizer than the given one: ", tokenizer->name(),
+            "; use the tokenizer that made the shards");
     }
     check(tokenizer == nullptr || shard.vocabulary == 0 || shard.vocabulary == tokenizer->size(), file,
           ": its header states a vocabulary of ", shard.vocabulary, " tokens, but the tokenizer has ",
@@ -101,6 +104,8 @@ struct Shards {
     vocabulary = std::max(vocabulary, shard.vocabulary);
     to->append(shard.tokens);
   }
+
+  std::map<std::string, uint64_t> beside = {};  // results of fingerprint_beside() by folder
 };
 
 // `valid` may be empty.
@@ -260,7 +265,9 @@ TokenData load_token_data(const TokenDataOptions& options) {
         " tokens for training and ", data.valid.size(), " for validation, expected some of both");
   if (data.tokenizer)
     for (TokenStream* stream : {&data.train, &data.valid}) stream->limit(data.tokenizer->size());
-  if (train.shards) data.valid.check_ids();  // an error at the first evaluation would lose an epoch
+  // An error at the first evaluation would lose an epoch. Larger data is checked when it is read.
+  constexpr int64_t kMostChecked = 1 << 28;
+  if (train.shards && data.tokenizer && data.valid.size() <= kMostChecked) data.valid.check_ids();
   return data;
 }
 

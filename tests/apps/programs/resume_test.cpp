@@ -513,21 +513,34 @@ TEST_F(Resume, RefusesWhatItCannotContinue) {
 }
 
 TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {
-  const std::string flags = "--optimizer adamw --batch 16 --set log_every=1 --max-steps ";
+  const std::string flags = "--optimizer adamw --batch 16 --set log_every=1 --set checkpoint.keep=9 --max-steps ";
   ASSERT_EQ(train(flags + "4").exit_code, 0);
+  const std::string all = read_file(run_dir() / "metrics.jsonl");
+  const auto resumed = [&](const std::string& steps, const std::string& notice) {
+    const Outcome outcome = train("--max-steps " + steps, "--resume run");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(notice), std::string::npos) << outcome.out;
+  };
   write_file(run_dir() / "metrics.jsonl", "{}\n");
-  const Outcome outcome = train("--max-steps 6", "--resume run");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("a new file begins after step 4, and the old one is now run/metrics.old.jsonl"),
-            std::string::npos)
-      << outcome.out;
+  resumed("6", "it is now run/metrics.old.jsonl, and a new file begins after step 4");
   EXPECT_EQ(read_file(run_dir() / "metrics.old.jsonl"), "{}\n");
   EXPECT_EQ(metrics().front()["step"], 5);
-  ASSERT_EQ(train("--max-steps 8", "--resume run").exit_code, 0);
+  resumed("8", "continues after step 6");
   EXPECT_EQ(metrics().front()["step"], 5) << "the new file continues";
   fs::remove(run_dir() / "metrics.jsonl");
+  resumed("9", "metrics.jsonl is missing or empty");
+  EXPECT_EQ(metrics().front()["step"], 9);
+  // A file of as many bytes with lines of later steps, as after an earlier loss.
+  for (const int step : {6, 8, 9}) fs::remove_all(run_dir() / ("checkpoints/step-" + std::to_string(step)));
+  std::string later;
+  while (later.size() < all.size() + 100) later += "{\"step\": 5}\n";
+  write_file(run_dir() / "metrics.jsonl", later);
+  resumed("5", "it is now run/metrics.old-2.jsonl");
+  EXPECT_EQ(read_file(run_dir() / "metrics.old.jsonl"), "{}\n");
+  EXPECT_EQ(read_file(run_dir() / "metrics.old-2.jsonl"), later);
+  fs::remove(run_dir() / "metrics.jsonl");
   ASSERT_EQ(::mkfifo((run_dir() / "metrics.jsonl").c_str(), 0600), 0);
-  EXPECT_NE(train("--max-steps 9", "--resume run").err.find("metrics.jsonl: is not a regular file"), std::string::npos);
+  EXPECT_NE(train("--max-steps 7", "--resume run").err.find("metrics.jsonl: is not a regular file"), std::string::npos);
 }
 
 }  // namespace resume_test
