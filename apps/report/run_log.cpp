@@ -165,6 +165,7 @@ RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard
     : dir_(std::move(dir)),
       metrics_(open_metrics(dir_, resumed, &notice_), metrics_file(dir_)) {
   try {
+    if (resumed && !resumed->complete) std::remove((dir_ + "/summary.json").c_str());  // of the part before the resume
     if (tensorboard) events_ = std::make_unique<EventFile>(dir_, resumed ? std::optional(resumed->step) : std::nullopt);
     write_whole(dir_ + "/config.json", config_json + "\n");  // last, because a folder with this file alone is refused
   } catch (...) {

@@ -37,6 +37,7 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
 struct ResumedAt {
   int64_t step;           // last step before the resume
   int64_t metrics_bytes;  // size of metrics.jsonl at that step; later lines are removed
+  bool complete = false;  // whether the run takes no further step; summary.json then stays
 };
 
 // Appends JSON objects to metrics.jsonl, one per line, and the same figures to TensorBoard's event file. A line is

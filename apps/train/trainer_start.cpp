@@ -1,7 +1,6 @@
 // The start of a run: its directory, the table of options, and notices.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <sstream>
 
 #include "apps/train/interrupt.h"
@@ -35,10 +34,8 @@ void Trainer::open_run(Progress& progress) {
   check(metrics_size_ || checkpoints_in(run_dir_ + "/checkpoints").empty(), "run directory ", run_dir_,
         ": has checkpoints of another run; choose another --run-dir, or continue it with --resume ", run_dir_);
   std::optional<ResumedAt> resumed;
-  if (metrics_size_) resumed = {first_step_, *metrics_size_};
+  if (metrics_size_) resumed = {first_step_, *metrics_size_, first_step_ == total_steps_};
   log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false), config_.tensorboard, resumed);
-  // The summary of the part before the resume. A run that takes no further step keeps the summary.
-  if (metrics_size_ && first_step_ < total_steps_) std::remove((run_dir_ + "/summary.json").c_str());
   task_.on_run_start(run_dir_);
   // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by
   // SIGKILL.

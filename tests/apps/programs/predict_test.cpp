@@ -152,7 +152,7 @@ TEST_F(Predict, EveryMethodSendsTheBytesOfTheEngine) {
   std::istringstream page(read_file(GODWIT_SOURCE_DIR "/docs/methods/measured.md"));
   int compared = 0;
   for (std::string line; std::getline(page, line);) {
-    const std::string prefix = "adamw behind ";
+    const std::string prefix = "adamw with ";
     const size_t begin = line.starts_with(prefix) ? prefix.size() : 0;
     const std::string method = line.substr(begin, line.find(' ', begin) - begin);
     double state, exchange, masters, within, between;

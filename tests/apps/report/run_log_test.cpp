@@ -101,6 +101,8 @@ TEST_F(RunLogTest, LinesAreFlushedAndKeepFloatsExactly) {
 TEST_F(RunLogTest, AResumedRunHasNoSummaryUntilItsEnd) {
   const std::string dir = create_run_dir("run", "name");
   RunLog(dir, "{}", false).file("summary.json", "{}");
+  RunLog(dir, "{}", false, ResumedAt{.step = 0, .metrics_bytes = 0, .complete = true});
+  EXPECT_TRUE(fs::exists("run/summary.json"));
   RunLog(dir, "{}", false, ResumedAt{.step = 0, .metrics_bytes = 0});
   EXPECT_FALSE(fs::exists("run/summary.json"));
   EXPECT_TRUE(fs::exists("run/config.json"));
