@@ -14,7 +14,7 @@ struct DenseOptions {
   // - int8: blocks of 1024 values with a float32 scale each, in both phases.
   // - automatic: the training programs measure f32 and bf16 and choose one of them before they create the exchange.
   enum class Wire { f32, bf16, f16, int8, automatic };
-  Wire wire = Wire::f32;
+  Wire wire = Wire::f32;                               // type of data on the network
   ErrorFeedback error_feedback = ErrorFeedback::none;  // for int8 only
 
   void describe(OptionList& list);
