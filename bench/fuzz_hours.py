@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every fuzz target for a given CPU time and keeps account of it.
+"""Runs every fuzz target for a given CPU time and records the time.
 
   bench/fuzz_hours.py [--hours 1] [--machine NAME] [--print] [TARGET...]
 
@@ -20,6 +20,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 TABLE = root / "docs/tables/fuzz.csv"
 COLUMNS = ["target", "cpu_seconds", "inputs", "commit", "machine", "date"]
 SLICE = 120  # seconds of wall time, after which the table is written
+# As in scripts/fuzz, but an input may take 60 s, because the script may run at low priority.
 LIMITS = ["-timeout=60", "-malloc_limit_mb=32", "-rss_limit_mb=1024"]
 
 
@@ -47,9 +48,10 @@ def run(program, target):
         folder.mkdir(parents=True, exist_ok=True)
     log = root / "build/fuzz" / f"{target}.log"
     with log.open("wb") as out:
-        process = subprocess.Popen([program, f"--target={target}", f"-max_total_time={SLICE}", "-print_final_stats=1", *LIMITS,
-                                    f"-artifact_prefix={failed}/{target}-", found, root / "tests/fuzz/corpus" / target],
-                                   stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [program, f"--target={target}", f"-max_total_time={SLICE}", "-print_final_stats=1", *LIMITS,
+             f"-artifact_prefix={failed}/{target}-", found, root / "tests/fuzz/corpus" / target],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         _, status, usage = os.wait4(process.pid, 0)
     text = log.read_text(errors="replace")
     if status != 0:
@@ -71,7 +73,11 @@ def main():
             parser.error(f"no target '{target}'; expected one of: {', '.join(all_targets)}")
     targets = args.targets or all_targets
     if not args.print:
-        for command in (["scripts/setup", "--fuzz"], ["scripts/build", "asan", "fuzz"]):
+        changed = subprocess.run(["git", "status", "--porcelain", "--", "*.h", "*.cpp"], cwd=root, check=True,
+                                 capture_output=True, text=True).stdout
+        if changed:
+            sys.exit(f"fuzz_hours: the sources differ from the commit that the rows name; commit them first:\n{changed}")
+        for command in (["scripts/setup"], ["scripts/setup", "--fuzz"], ["scripts/build", "asan", "fuzz"]):
             subprocess.run([root / command[0], *command[1:]], check=True, cwd=root)
         commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=root, check=True, capture_output=True,
                                 text=True).stdout.strip()
