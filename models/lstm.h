@@ -1,5 +1,4 @@
-// LSTM language models of Zaremba et al. 2014 and of Merity et al. 2017. Merity's activation regularizers are
-// not implemented.
+// LSTM language models of Zaremba et al. 2014 and of Merity et al. 2017, without Merity's activation regularizers.
 #pragma once
 #include <memory>
 #include <string>

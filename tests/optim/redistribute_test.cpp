@@ -6,6 +6,7 @@
 
 #include "optim/checkpoint.h"
 #include "optim/saved_parts.h"
+#include "tests/optim/checkpoint_harness.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
 
@@ -244,6 +245,33 @@ TEST(Redistribute, TensorsAndNumbersOfTheProgram) {
     EXPECT_EQ(extras.numbers.at("step"), 7);
   };
   train_by(plan);
+}
+
+// A resumed run may freeze other parameters than the saved run.
+TEST(Redistribute, NewlyFrozenParametersStay) {
+  for (const auto& [mask, before] : {std::pair{"automatic", ""}, {"automatic", "p2"}, {"none", ""}, {"none", "p2"}}) {
+    SCOPED_TRACE(testing::Message() << mask << " " << before);
+    const auto set = [mask = mask](const char* frozen) {
+      return [=](DataParallelOptions& o) { o.optimizer.set("mask", mask).set("frozen", frozen); };
+    };
+    MethodPlan plan{.optimizer = "birder", .gradients = {1, 2, 3, 4, 5, 6}};
+    plan.change = set(before);
+    const TempFolder folder;
+    MethodOutcome ignored;
+    const int64_t saved = save_in_between(plan, folder / "step", &ignored);
+    plan.change = set("p1");
+    plan.gradients.erase(plan.gradients.begin(), plan.gradients.begin() + static_cast<std::ptrdiff_t>(saved));
+    plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras;
+      load_checkpoint(folder / "step", replica, comm, extras);
+    };
+    const std::vector<std::vector<float>> x = train_by(plan).x;
+    const auto moved = [&](int64_t begin, int64_t end) {  // after the first resumed step
+      return !std::equal(x[1].begin() + begin, x[1].begin() + end, x.back().begin() + begin);
+    };
+    EXPECT_FALSE(moved(40, 740)) << "p1 is frozen";
+    EXPECT_TRUE(moved(740, 804)) << "p2 is not frozen";
+  }
 }
 
 }  // namespace redistribute_test
