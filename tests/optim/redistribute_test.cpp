@@ -1,4 +1,4 @@
-// Checkpoints that are loaded with another number of workers.
+// Checkpoints that are loaded with another number of workers or with other frozen parameters.
 #include <gtest/gtest.h>
 
 #include <mutex>
