@@ -88,8 +88,8 @@ bool is_file_at(std::FILE* file, const std::string& path) {
 }
 
 // Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
-// without locks, only a new file is accepted. If the metrics of a resumed run are not those of its checkpoint, or the
-// run starts anew, sets them aside and sets `notice`.
+// without locks, only a new file is accepted. Sets metrics aside and sets `notice` if the run starts anew, or if the
+// metrics do not fit the checkpoint of a resumed run.
 std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed, std::string* notice) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");

@@ -92,7 +92,7 @@ struct Shards {
             ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
     } else if (given) {
-      const auto [found, added] = beside.try_emplace(folder_of(file));
+      const auto [found, added] = by_folder.try_emplace(folder_of(file));
       if (added) found->second = fingerprint_beside(file);
       check(found->second == 0 || found->second == tokenizer->fingerprint(), file,
             ": the folder has another tokenizer than the given one: ", tokenizer->name(),
@@ -105,7 +105,7 @@ struct Shards {
     to->append(shard.tokens);
   }
 
-  std::map<std::string, uint64_t> beside = {};  // results of fingerprint_beside() by folder
+  std::map<std::string, uint64_t> by_folder = {};  // fingerprints of the tokenizers next to the shards
 };
 
 // `valid` may be empty.

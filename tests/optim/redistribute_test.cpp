@@ -13,7 +13,9 @@
 namespace godwit {
 namespace redistribute_test {
 
+using test::MethodOutcome;
 using test::MethodPlan;
+using test::save_in_between;
 using test::train_by;
 
 // Sums of state tensors over the ranks, and the numbers of ranks that have a value, by element of the parameter vector.
