@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/accumulate.h"
+#include "autograd/node.h"
 #include "engine/context.h"
 #include "engine/profile.h"
 
@@ -14,44 +15,22 @@ namespace godwit {
 
 namespace detail {
 
-struct Node {
-  Shape shape;
-  DType dtype;
-  Device device;
-  uint64_t order;  // creation order within a rank's thread; backward runs from high to low
-  Tensor grad;
-  bool has_grad = false;
-  std::vector<std::shared_ptr<Node>> inputs;
-  std::function<void(const Tensor&)> backward;  // empty for leaves and for results of recompute()
-  std::function<Var()> again;                   // recompute() only: the function
-  std::function<void()> hook;                   // leaves only
-  std::function<Tensor()> allocate_grad;        // leaves only: allocates grad
-  const void *hook_owner = nullptr, *allocator_owner = nullptr;
-  std::weak_ptr<Tensor> early = {};  // leaves only: memory() of the EarlyGradient that has taken the memory of grad
-  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
-  bool leaf() const { return !walked && !backward && !again; }
-  bool walked = false;  // true for an op's node after its backward has run
-
-  Node() = default;
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-  // Destroys a graph without recursion, which could overflow the stack: the inputs wait until the outermost destructor
-  // releases them.
-  ~Node() {
-    thread_local std::vector<std::shared_ptr<Node>>* waiting = nullptr;
-    std::vector<std::shared_ptr<Node>> mine;
-    const bool outermost = waiting == nullptr;
-    if (outermost) waiting = &mine;
-    std::ranges::move(inputs, std::back_inserter(*waiting));
-    backward = nullptr, again = nullptr;  // their captures refer to the inputs, too
-    if (!outermost) return;
-    while (!mine.empty()) {
-      const std::shared_ptr<Node> next = std::move(mine.back());
-      mine.pop_back();
-    }
-    waiting = nullptr;
+// Destroys a graph without recursion, which could overflow the stack: the inputs wait until the outermost destructor
+// releases them.
+Node::~Node() {
+  thread_local std::vector<std::shared_ptr<Node>>* waiting = nullptr;
+  std::vector<std::shared_ptr<Node>> mine;
+  const bool outermost = waiting == nullptr;
+  if (outermost) waiting = &mine;
+  std::ranges::move(inputs, std::back_inserter(*waiting));
+  backward = nullptr, again = nullptr;  // their captures refer to the inputs, too
+  if (!outermost) return;
+  while (!mine.empty()) {
+    const std::shared_ptr<Node> next = std::move(mine.back());
+    mine.pop_back();
   }
-};
+  waiting = nullptr;
+}
 
 namespace {
 thread_local uint64_t created = 0;  // nodes of this thread
@@ -68,6 +47,7 @@ std::shared_ptr<Node> make_node(const Tensor& value) {
 
 }  // namespace detail
 
+using detail::free_grad_memory;
 using detail::Node;
 
 namespace {
@@ -77,39 +57,11 @@ void ensure_grad_memory(Node& node) {
   if (node.allocate_grad && !node.grad.defined()) node.grad = node.allocate_grad();
 }
 
-// Before grad is written: moves the values of an EarlyGradient out of it.
-void free_grad_memory(Node& node) {
-  if (const auto early = node.early.lock()) *early = early->clone();
-  node.early.reset();
-}
-
-// Sets a function and its owner. A null function removes the current one only if `owner` has set it.
-template <class F>
-void set_owned(F& f, const void*& f_owner, F given, const void* owner) {
-  if (!given && f_owner != owner) return;
-  f = std::move(given);
-  f_owner = f ? owner : nullptr;
-}
-
 // to += g
 void add_to(const Tensor& to, const Tensor& g) {
   on_device(to, [&](auto device) { accumulate(device, g, to); });
 }
 }  // namespace
-
-struct Var::Impl {
-  Tensor value;
-  std::shared_ptr<Node> node;
-  std::shared_ptr<const std::function<void()>> provide = nullptr;  // Var::on_use()
-  const void* provide_owner = nullptr;
-  Var::Fill fill = nullptr;                                        // while deferred
-
-  void compute() {
-    const Tensor memory(value.shape(), value.dtype());
-    std::exchange(fill, nullptr)(memory, 0);
-    value.attach(memory);
-  }
-};
 
 Tensor Gradient::target() const {
   ensure_grad_memory(*node_);
@@ -221,72 +173,6 @@ bool Var::has_grad() const { return requires_grad() && impl_->node->has_grad; }
 
 void Var::clear_grad() const {
   if (requires_grad()) impl_->node->has_grad = false;
-}
-
-void Var::move_early_gradient() const {
-  if (requires_grad()) free_grad_memory(*impl_->node);
-}
-
-void Var::mark_grad_valid() const {
-  check(requires_grad() && grad().defined(), "mark_grad_valid: this Var has no memory for a gradient");
-  move_early_gradient();
-  impl_->node->has_grad = true;
-}
-
-void Var::rebind(Tensor value, Tensor grad) const {
-  check(requires_grad() && impl_->node->leaf(), "rebind: only leaves that require a gradient can be rebound");
-  check_like(value, impl_->value, "rebind", "value");
-  if (grad.defined()) check_like(grad, impl_->value, "rebind", "grad");
-  if (value.attached()) read(value.view(Shape{value.numel()}), 0);
-  impl_->fill = nullptr;
-  impl_->value = std::move(value);
-  move_early_gradient();
-  impl_->node->grad = std::move(grad);
-  impl_->node->has_grad = false;
-}
-
-void Var::set_grad_allocator(std::function<Tensor()> memory, const void* owner) const {
-  check(requires_grad() && impl_->node->leaf(), "set_grad_allocator: only leaves that require a gradient have one");
-  set_owned(impl_->node->allocate_grad, impl_->node->allocator_owner, std::move(memory), owner);
-}
-
-void Var::release_grad() const {
-  clear_grad();
-  if (!requires_grad()) return;
-  impl_->node->early.reset();
-  impl_->node->grad = Tensor();
-}
-
-void Var::on_grad(std::function<void()> hook, const void* owner) const {
-  check(requires_grad() && impl_->node->leaf(), "on_grad: only leaves that require a gradient have hooks");
-  set_owned(impl_->node->hook, impl_->node->hook_owner, std::move(hook), owner);
-}
-
-const void* Var::grad_hook_owner() const { return impl_->node->hook_owner; }
-
-Var Var::deferred(Shape shape, DType dtype, Fill fill) {
-  Var var(Tensor::detached(shape, dtype), /*requires_grad=*/true);
-  var.impl_->fill = std::move(fill);
-  return var;
-}
-
-bool Var::is_deferred() const { return defined() && impl_->fill; }
-
-void Var::defer(Fill fill) const {
-  check(is_deferred(), "defer: the values of this Var exist already");
-  impl_->fill = std::move(fill);
-}
-
-void Var::read(const Tensor& part, int64_t begin) const {
-  if (is_deferred()) return impl_->fill(part, begin);
-  part.copy_from(value().range(begin, part.numel()));
-}
-
-void Var::on_use(std::function<void()> provide, const void* owner) const {
-  check(requires_grad() && impl_->node->leaf(), "on_use: only leaves that require a gradient have such a function");
-  auto shared = provide ? std::make_shared<const std::function<void()>>(std::move(provide)) : nullptr;
-  set_owned(impl_->provide, impl_->provide_owner, std::move(shared), owner);
-  impl_->node->provide = impl_->provide;
 }
 
 uint64_t operations() { return finished_operations; }

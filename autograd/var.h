@@ -60,8 +60,7 @@ class EarlyGradient {
   std::shared_ptr<Tensor> memory_;
 };
 
-// A variable. Copies share value and gradient. rebind() may move the value to other memory, such as a view of a
-// bucket.
+// A variable. Copies share value and gradient. Buckets and ZeRO-3 control the memory of leaves with Leaf.
 class Var {
  public:
   Var() = default;
@@ -72,7 +71,7 @@ class Var {
   static Var result(Tensor value, const std::vector<Var>& inputs, std::function<void(const Tensor& dy)> backward);
 
   bool defined() const { return impl_ != nullptr; }  // whether the Var has a value
-  const Tensor& value() const;  // shares the memory; computes a deferred value; calls the function of on_use()
+  const Tensor& value() const;  // shares the memory; if a Leaf has no values yet, computes them
   const Shape& shape() const { return tensor().shape(); }  // shape of the value
   int64_t dim(int i) const { return tensor().dim(i); }  // extent i
   DType dtype() const { return tensor().dtype(); }  // element type
@@ -82,47 +81,16 @@ class Var {
   Gradient gradient() const;  // for an op's backward; null while gradients are disabled
 
   // For leaves only:
-  const Tensor& grad() const;               // undefined until rebind() or the first contribution provides memory
+  const Tensor& grad() const;               // undefined before the first contribution, unless memory is bound
   bool has_grad() const;                    // whether a contribution has arrived since clear_grad()
   // Discards the values but keeps the memory. The next contribution, or the next forward pass with an EarlyGradient,
   // overwrites the memory.
   void clear_grad() const;
-  // Moves the values of an EarlyGradient out of the memory of grad(). Must be called before code other than a Gradient
-  // writes this memory.
-  void move_early_gradient() const;
-  // Treats the current contents of the gradient memory as valid.
-  void mark_grad_valid() const;
-  // Binds the Var to other memory of the same shape. Copies the value, unless `value` is detached. If `grad` is
-  // undefined, the first contribution allocates the gradient.
-  void rebind(Tensor value, Tensor grad) const;
-  // Sets an allocator for the gradient, called when the first contribution arrives and no memory is bound. Null removes
-  // the allocator that was set with the same `owner` (any address). The allocator of another owner stays.
-  void set_grad_allocator(std::function<Tensor()> memory, const void* owner = nullptr) const;
-  void release_grad() const;  // releases the gradient memory; grad() is undefined until the next contribution
-  // Sets a function that is called once per backward(), after the last contribution. Null removes the function of the
-  // same `owner`.
-  void on_grad(std::function<void()> hook, const void* owner = nullptr) const;
-  const void* grad_hook_owner() const;  // owner of the function of on_grad(); null if there is none
-
-  // A function that writes the elements [begin, begin + part.numel()) of a value to `part`.
-  using Fill = std::function<void(const Tensor& part, int64_t begin)>;
-  // A leaf that requires a gradient and computes its values on first use. value() allocates memory and fills it
-  // completely.
-  static Var deferred(Shape shape, DType dtype, Fill fill);
-  bool is_deferred() const;              // whether the values have not been computed yet
-  void defer(Fill fill) const;           // replaces the function of a deferred leaf
-  // Writes elements of the value to `part`, like Fill. The other elements of a deferred leaf are not computed.
-  void read(const Tensor& part, int64_t begin) const;
-
-  // Sets a function that provides the values of a leaf. The function is called by value(), also of Vars that are views
-  // of the leaf, and by backward() before each operation with the leaf as an input, except recompute(). Null removes
-  // the function of the same `owner`.
-  void on_use(std::function<void()> provide, const void* owner = nullptr) const;
-
  private:
   struct Impl;
   const Tensor& tensor() const;  // the value, whether or not it has memory
   std::shared_ptr<Impl> impl_;
+  friend class Leaf;
   friend void backward(const Var& loss, double seed);
   friend Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
   friend bool wants_grad(const std::vector<Var>& inputs);
@@ -142,7 +110,7 @@ Var recompute(const std::vector<Var>& inputs, const std::function<Var()>& f);
 // in a fixed order, the reverse of their creation. Each graph can be traversed only once.
 void backward(const Var& loss, double seed = 1);
 
-// For functions of Var::on_use(): the number of operations, forward and backward, that the calling thread has finished.
+// Number of operations, forward and backward, that the calling thread has finished. For functions of Leaf::on_use().
 uint64_t operations();
 
 }  // namespace godwit

@@ -15,8 +15,8 @@
 
 #include "bench/measure.h"
 #include "bench/settings.h"
+#include "comm/buckets/scheduler.h"
 #include "comm/exchange/method.h"
-#include "comm/parallel/scheduler.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/kernel_library.h"

@@ -65,9 +65,10 @@ void run(const std::string& folder, int threads, const std::string& text) {
   }
   if (text.empty()) return;
   const data::Corpus corpus = data::read_corpus(text);
-  std::unique_ptr<data::PretrainingSource> source;
+  std::unique_ptr<data::PretrainingDataset> source;
   const double spent = seconds([&] {
-    source = std::make_unique<data::PretrainingSource>(corpus, tokenizer, data::PretrainingOptions{.threads = threads});
+    source = std::make_unique<data::PretrainingDataset>(corpus, tokenizer,
+                                                        data::PretrainingOptions{.threads = threads});
   });
   std::printf("pre-training, %d threads: %lld tokens in %.2f s, %lld samples\n", threads,
               static_cast<long long>(source->tokens()), spent, static_cast<long long>(source->size()));

@@ -34,10 +34,10 @@ void expire_copies(const Tensor& x) {
 
 }  // namespace
 
-Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats)
-    : rank_(rank), links_(std::move(links)), stats_(std::move(stats)) {
+Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, std::shared_ptr<RunControl> control)
+    : rank_(rank), links_(std::move(links)), stats_(std::move(stats)), control_(std::move(control)) {
   check(rank >= 0 && rank < size(), "group: rank ", rank, " of ", size(), " ranks; expected 0 to ", size() - 1);
-  check(stats_ != nullptr, "group: no CommStats was given");
+  check(stats_ != nullptr && control_ != nullptr, "group: no CommStats or RunControl was given");
 }
 
 CallObserver::CallObserver(std::function<void(bool)> f) : f_(std::move(f)), before_(std::exchange(observer, this)) {}
@@ -130,10 +130,10 @@ void Group::broadcast(const Tensor& x, int root, std::string_view phase) {
 }
 
 // Between the barriers, every rank has stopped, and no rank can request another stop.
-void Group::continue_steps() {
-  barrier("continue_steps");
-  forget_stop();
-  barrier("continue_steps");
+void continue_steps(Group& world) {
+  world.barrier("continue_steps");
+  world.control()->forget_stop();
+  world.barrier("continue_steps");
 }
 
 void Group::barrier(std::string_view phase) { do_barrier(phase); }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/run_control.h"
 #include "comm/stats.h"
 #include "comm/topology.h"
 #include "engine/tensor.h"
@@ -41,33 +42,18 @@ class Group {
   void all_to_all(const Tensor& in, const Tensor& out, std::string_view phase);  // sends part j of in to rank j
   void broadcast(const Tensor& x, int root, std::string_view phase);  // copies x of the root to all ranks
   void barrier(std::string_view phase);  // returns when all ranks have called barrier()
-  // Peers then throw an Error with this reason instead of waiting for this rank.
-  virtual void abort(const std::string& reason) = 0;
   virtual void check_failure(std::string_view phase) = 0;  // throws an Error if a rank has failed
-  // While the returned object exists, no rank times out while waiting for this rank. For long work of one rank, such as
-  // writing files. A stopped or ended process is still detected.
-  virtual std::shared_ptr<void> busy() = 0;
-  virtual std::chrono::steady_clock::time_point last_busy() = 0;  // last time at which a rank was known to be busy
-  // Returns whether to take the next step. Every rank of the run must call this function before each step. After a rank
-  // has passed stop = true, the function returns false on all ranks before one step, the first that no rank has begun.
-  // Messages are sent only after a stop.
-  virtual bool may_continue(bool stop) = 0;
-  // Collective, to be called after may_continue() has returned false: allows the ranks to take steps again.
-  void continue_steps();
-  // Whether a rank of the run has ever passed stop = true to stop_requested(). Not collective; peers receive the
-  // request with a delay.
-  virtual bool stop_requested(bool stop) = 0;
-  virtual void forget_stop() = 0;                     // for continue_steps(); no rank may be in may_continue()
+  const std::shared_ptr<RunControl>& control() const { return control_; }  // failures, busy ranks and stops of the run
   // Seconds in collectives except barriers, including waits for peers. With NCCL, only finished collectives count.
   double seconds() const { return seconds_; }
   int64_t calls() const { return calls_; }            // number of collectives, excluding barriers
   // True if collectives are GPU kernels that wait for the kernels of other ranks (NCCL). A rank that
   // then uses two groups at a time, or loads kernels while a collective runs, can deadlock.
-  virtual bool kernels_wait() const { return false; }
+  virtual bool collectives_are_kernels() const { return false; }
 
  protected:
   // links[j] is the level of the link to peer j, with one entry per rank. Sent bytes are added to `stats`.
-  Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats);
+  Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, std::shared_ptr<RunControl> control);
 
   // Implemented by the transports. Arguments have been checked and bytes counted. `in` and `out` never overlap.
   virtual void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) = 0;
@@ -89,10 +75,15 @@ class Group {
   int rank_;
   std::vector<Link> links_;
   std::shared_ptr<CommStats> stats_;
+  std::shared_ptr<RunControl> control_;
   std::atomic<double> seconds_ = 0;
   int64_t calls_ = 0;
   bool time_follows_ = false;  // whether time_follows() was called in the current call
 };
+
+// Collective. After RunControl::may_continue() has returned false, allows the ranks of a run to take steps again.
+// `world`: all ranks of the run.
+void continue_steps(Group& world);
 
 // During the lifetime of this object, f(true) is called when a collective of the calling thread begins, and f(false)
 // when it ends.
@@ -111,7 +102,7 @@ class CallObserver {
 
 // The groups of one rank: world (all ranks), intra (the ranks of its node), inter (the ranks with its local rank on all
 // nodes) and compute (all ranks). The computing thread uses compute, and the communication thread uses the other
-// groups. If kernels_wait(), the Scheduler lets only one of these threads communicate at a time.
+// groups. If collectives_are_kernels(), the Scheduler lets only one of these threads communicate at a time.
 struct Communicator {
   Topology topology;                                    // nodes and workers per node
   int rank = 0;                                         // rank in `world`

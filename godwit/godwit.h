@@ -1,5 +1,6 @@
 // Godwit's public API. Include <godwit/godwit.h> and link Godwit::godwit.
 #pragma once
+#include "autograd/leaf.h"
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/attention.h"
 #include "autograd/ops/cast.h"
@@ -31,6 +32,7 @@
 #include "autograd/ops/tanh.h"
 #include "autograd/ops/transpose.h"
 #include "autograd/var.h"
+#include "comm/buckets/scheduler.h"
 #include "comm/consistency.h"
 #include "comm/exchange/block_exchange.h"
 #include "comm/exchange/dense.h"
@@ -50,7 +52,6 @@
 #include "comm/exchange/terngrad.h"
 #include "comm/exchange/topk.h"
 #include "comm/exchange/zeropp.h"
-#include "comm/parallel/scheduler.h"
 #include "comm/transport/local.h"
 #include "comm/transport/mpi.h"
 #include "data/image/image_folder_dataset.h"
@@ -78,9 +79,9 @@
 #include "models/gpt2.h"
 #include "models/gpt2_config.h"
 #include "models/image_model.h"
-#include "models/language_models.h"
 #include "models/llama.h"
 #include "models/lstm.h"
+#include "models/make_causal_lm.h"
 #include "models/pretrained.h"
 #include "models/resnet.h"
 #include "models/vgg.h"

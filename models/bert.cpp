@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "autograd/leaf.h"
 #include "autograd/ops/add.h"
 #include "autograd/ops/attention/self_attention.h"
 #include "autograd/ops/cast.h"
@@ -179,9 +180,9 @@ Bert::~Bert() = default;
 
 const Var& Bert::word_embeddings() const { return embeddings_->words(); }
 
-Var Bert::forward(const TextInput& input, const DropoutContext* run) const {
+Var Bert::forward(const TextInput& input, const DropoutContext* dropout) const {
   check_input(input, config());
-  const Dropouts dropouts(run);
+  const Dropouts dropouts(dropout);
   Var x = dropouts((*embeddings_)(input), config().hidden_dropout_prob, 0);
   x = ops::cast(x, config().dtype);
   TextInput there = input;
@@ -236,8 +237,8 @@ BertForPreTraining::BertForPreTraining(const BertConfig& config)
 }
 
 BertForPreTraining::Output BertForPreTraining::forward(const TextInput& input, const Tensor& masked_positions,
-                                                       const DropoutContext* run) const {
-  const Var hidden = bert_.forward(input, run);
+                                                       const DropoutContext* dropout) const {
+  const Var hidden = bert_.forward(input, dropout);
   return {words_(hidden, masked_positions), next_sentence_(bert_.pool(hidden, input))};
 }
 
@@ -246,8 +247,9 @@ BertForMaskedLM::BertForMaskedLM(const BertConfig& config)
   add("cls.predictions", words_);
 }
 
-Var BertForMaskedLM::forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run) const {
-  return words_(bert_.forward(input, run), masked_positions);
+Var BertForMaskedLM::forward(const TextInput& input, const Tensor& masked_positions,
+                             const DropoutContext* dropout) const {
+  return words_(bert_.forward(input, dropout), masked_positions);
 }
 
 BertForQuestionAnswering::BertForQuestionAnswering(const BertConfig& config)
@@ -256,8 +258,8 @@ BertForQuestionAnswering::BertForQuestionAnswering(const BertConfig& config)
   add("qa_outputs", outputs_);
 }
 
-Var BertForQuestionAnswering::forward(const TextInput& input, const DropoutContext* run) const {
-  return outputs_(ops::cast(bert_.forward(input, run), compute_dtype(config().dtype)));
+Var BertForQuestionAnswering::forward(const TextInput& input, const DropoutContext* dropout) const {
+  return outputs_(ops::cast(bert_.forward(input, dropout), compute_dtype(config().dtype)));
 }
 
 BertForSequenceClassification::BertForSequenceClassification(const BertConfig& config)
@@ -266,9 +268,9 @@ BertForSequenceClassification::BertForSequenceClassification(const BertConfig& c
   add("classifier", classifier_);
 }
 
-Var BertForSequenceClassification::forward(const TextInput& input, const DropoutContext* run) const {
+Var BertForSequenceClassification::forward(const TextInput& input, const DropoutContext* dropout) const {
   const double p = config().classifier_dropout.value_or(config().hidden_dropout_prob);
-  return classifier_(Dropouts(run)(bert_.pool(bert_.forward(input, run), input), p, head_site(config())));
+  return classifier_(Dropouts(dropout)(bert_.pool(bert_.forward(input, dropout), input), p, head_site(config())));
 }
 
 void initialize(BertModule& model) {
@@ -277,7 +279,7 @@ void initialize(BertModule& model) {
   if (!config.pad_token_id) return;
   for (const Parameter& p : model.parameters())
     if (p.name.ends_with("word_embeddings.weight")) {
-      if (p.var.is_deferred()) nn::fill_normal(p, config.seed, config.initializer_range, *config.pad_token_id);
+      if (Leaf(p.var).is_deferred()) nn::fill_normal(p, config.seed, config.initializer_range, *config.pad_token_id);
       else p.var.value().rows(*config.pad_token_id, 1).zero();
     }
 }

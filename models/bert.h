@@ -39,7 +39,7 @@ class Bert : public BertModule {
 
   // Returns hidden states [batch·length, hidden_size] of type config.dtype. Throws if ids, token_type_ids or mask are
   // malformed or out of range, or if length exceeds max_position_embeddings.
-  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;
+  Var forward(const TextInput& input, const DropoutContext* dropout = nullptr) const;
   // tanh of a linear layer on the hidden state of the first token: [batch, hidden_size] of the parameters' type.
   Var pool(const Var& hidden, const TextInput& input) const;
   const Var& word_embeddings() const;  // [vocab_size, hidden_size]
@@ -90,7 +90,7 @@ class BertForPreTraining : public BertHead {
   };
   explicit BertForPreTraining(const BertConfig& config);  // weights are zero
   // masked_positions: as for BertLMHead.
-  Output forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
+  Output forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* dropout = nullptr) const;
 
  private:
   BertLMHead words_;
@@ -102,7 +102,7 @@ class BertForMaskedLM : public BertHead {
  public:
   explicit BertForMaskedLM(const BertConfig& config);  // weights are zero
   // Logits [masked, vocab_size] at masked_positions, as for BertLMHead.
-  Var forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* run = nullptr) const;
+  Var forward(const TextInput& input, const Tensor& masked_positions, const DropoutContext* dropout = nullptr) const;
 
  private:
   BertLMHead words_;
@@ -112,7 +112,7 @@ class BertForMaskedLM : public BertHead {
 class BertForQuestionAnswering : public BertHead {
  public:
   explicit BertForQuestionAnswering(const BertConfig& config);                     // weights are zero
-  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch·length, 2]: start, end
+  Var forward(const TextInput& input, const DropoutContext* dropout = nullptr) const;  // [batch·length, 2]: start, end
 
  private:
   nn::Linear outputs_;
@@ -122,7 +122,7 @@ class BertForQuestionAnswering : public BertHead {
 class BertForSequenceClassification : public BertHead {
  public:
   explicit BertForSequenceClassification(const BertConfig& config);            // number of classes: config.labels
-  Var forward(const TextInput& input, const DropoutContext* run = nullptr) const;  // [batch, labels]
+  Var forward(const TextInput& input, const DropoutContext* dropout = nullptr) const;  // [batch, labels]
 
  private:
   nn::Linear classifier_;

@@ -11,17 +11,19 @@ namespace godwit {
 // DropoutContext.
 class Dropouts {
  public:
-  explicit Dropouts(const DropoutContext* run) {  // null: no dropout
-    if (run) run_ = *run;
+  explicit Dropouts(const DropoutContext* dropout) {  // null: no dropout
+    if (dropout) dropout_ = *dropout;
   }
   // Drops elements of x with probability p.
-  Var operator()(const Var& x, double p, int64_t site) const { return run_ ? ops::dropout(x, p, run_->key(site)) : x; }
+  Var operator()(const Var& x, double p, int64_t site) const {
+    return dropout_ ? ops::dropout(x, p, dropout_->key(site)) : x;
+  }
   AttentionOptions attention(double p, int64_t site) const {  // options that drop attention probabilities
-    return run_ ? AttentionOptions{.dropout = p, .key = run_->key(site)} : AttentionOptions{};
+    return dropout_ ? AttentionOptions{.dropout = p, .key = dropout_->key(site)} : AttentionOptions{};
   }
 
  private:
-  std::optional<DropoutContext> run_;
+  std::optional<DropoutContext> dropout_;
 };
 
 }  // namespace godwit

@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 // The logits of the token that follows `tokens`, which continue the text in the cache.
-std::vector<float> next_logits(const LanguageModel& model, std::span<const int32_t> tokens, KeyValueCache& cache) {
+std::vector<float> next_logits(const CausalLM& model, std::span<const int32_t> tokens, KeyValueCache& cache) {
   const int64_t count = std::ssize(tokens);
   const Tensor ids({1, count}, DType::i32, kCpu);
   std::copy(tokens.begin(), tokens.end(), ids.data<int32_t>());
@@ -54,11 +54,11 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
   return tokens[n - 1];
 }
 
-std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
+std::vector<int32_t> generate(const CausalLM& model, std::span<const int32_t> prompt, int64_t count,
                               int64_t vocabulary, const SampleOptions& options, std::span<const int32_t> ends,
                               const std::function<void(int32_t)>& each) {
   check_sample_options(options);
-  const LanguageModel::Sizes& sizes = model.sizes();
+  const CausalLM::Sizes& sizes = model.sizes();
   const int64_t positions = sizes.positions;
   check(!prompt.empty(), "the prompt is empty; give at least one token to continue");
   check(std::ssize(prompt) <= positions, "the prompt has ", prompt.size(), " tokens, the model has ", positions,

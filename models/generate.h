@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "models/language_model.h"
+#include "models/causal_lm.h"
 
 namespace godwit {
 
@@ -31,7 +31,7 @@ int32_t sample_token(std::span<const float> logits, const SampleOptions& options
 // fills all positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the
 // prompt is empty, is longer than the positions, or has a token outside the network's vocabulary, or if `vocabulary`
 // exceeds the network's outputs.
-std::vector<int32_t> generate(const LanguageModel& model, std::span<const int32_t> prompt, int64_t count,
+std::vector<int32_t> generate(const CausalLM& model, std::span<const int32_t> prompt, int64_t count,
                               int64_t vocabulary, const SampleOptions& options,
                               std::span<const int32_t> ends = {}, const std::function<void(int32_t)>& each = {});
 

@@ -82,13 +82,13 @@ class Gpt2::Layer : public nn::Module {
   nn::Linear inner_, output_;
 };
 
-LanguageModel::Sizes Gpt2::sizes_of(const Gpt2Config& c) {
+CausalLM::Sizes Gpt2::sizes_of(const Gpt2Config& c) {
   check_gpt2_config(c);
   return {"gpt2", c.vocab_size, c.n_positions, "n_positions", c.n_layer, c.n_embd, c.dtype};
 }
 
 Gpt2::Gpt2(const Gpt2Config& config)
-    : LanguageModel(sizes_of(config)),
+    : CausalLM(sizes_of(config)),
       config_(config),
       tokens_(config.vocab_size, config.n_embd, config.dtype),
       positions_(config.n_positions, config.n_embd, config.dtype),
@@ -113,8 +113,8 @@ Var Gpt2::embed(const Tensor& ids, int64_t first_position) const {
   return ops::add(tokens_(ids.view({ids.numel()})), positions_(positions));
 }
 
-Var Gpt2::forward(const Tensor& ids, const DropoutContext* run) const {
-  const Dropouts dropouts(run);
+Var Gpt2::forward(const Tensor& ids, const DropoutContext* dropout) const {
+  const Dropouts dropouts(dropout);
   Var x = ops::cast(dropouts(embed(ids, 0), config_.embd_pdrop, 0), config_.dtype);
   for (int64_t i = 0; i < config_.n_layer; ++i) {
     const Layer& layer = *layers_[static_cast<size_t>(i)];

@@ -5,22 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "models/causal_lm.h"
 #include "models/dropout.h"
 #include "models/gpt2_config.h"
-#include "models/language_model.h"
 #include "nn/layers.h"
 
 namespace godwit {
 
 // The output layer shares the weight of the token embedding.
-class Gpt2 : public LanguageModel {
+class Gpt2 : public CausalLM {
  public:
   explicit Gpt2(const Gpt2Config& config);  // weights are zero; throws for invalid settings
   ~Gpt2() override;
 
   static Sizes sizes_of(const Gpt2Config& config);      // throws for invalid settings
   const Gpt2Config& config() const { return config_; }  // sizes and settings
-  Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const override;
+  Var forward(const Tensor& ids, const DropoutContext* dropout = nullptr) const override;
   Var forward(const Tensor& ids, KeyValueCache& cache) const override;
 
  private:

@@ -13,9 +13,9 @@ namespace godwit {
 // A network that classifies images.
 class ImageModel : public nn::Module {
  public:
-  // Maps images [n, h, w, channels] to logits [n, classes], both of the parameters' type. `run` provides the keys of
-  // the dropout masks; null: no dropout. Throws if the network does not accept the images' type or shape.
-  virtual Var forward(const Var& x, const DropoutContext* run = nullptr) const = 0;
+  // Maps images [n, h, w, channels] to logits [n, classes], both of the parameters' type. Without `dropout`, nothing is
+  // dropped. Throws if the network does not accept the images' type or shape.
+  virtual Var forward(const Var& x, const DropoutContext* dropout = nullptr) const = 0;
   virtual int64_t smallest_image() const = 0;  // minimum height and width of the images
   // Returns this network's name for a tensor in a weight file. For files of other libraries.
   virtual std::string tensor_name(const std::string& in_file) const { return in_file; }

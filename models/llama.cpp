@@ -111,7 +111,7 @@ class Llama::Layer : public nn::Module {
   nn::RmsNorm attention_norm_, feed_forward_norm_;
 };
 
-LanguageModel::Sizes Llama::sizes_of(const LlamaConfig& c) {
+CausalLM::Sizes Llama::sizes_of(const LlamaConfig& c) {
   check_llama_config(c);
   return {c.model_type,
           c.vocab_size,
@@ -123,7 +123,7 @@ LanguageModel::Sizes Llama::sizes_of(const LlamaConfig& c) {
 }
 
 Llama::Llama(const LlamaConfig& config)
-    : LanguageModel(sizes_of(config)),
+    : CausalLM(sizes_of(config)),
       config_(config),
       tokens_(config.vocab_size, config.hidden_size, config.dtype),
       norm_(config.hidden_size, config.rms_norm_eps, config.dtype) {
@@ -148,11 +148,11 @@ const RotaryTable& Llama::rotations(int64_t positions) const {
   return rotations_.back();
 }
 
-Var Llama::forward(const Tensor& ids, const DropoutContext* run) const { return forward(ids, run, nullptr); }
+Var Llama::forward(const Tensor& ids, const DropoutContext* dropout) const { return forward(ids, dropout, nullptr); }
 
-Var Llama::forward(const Tensor& ids, const DropoutContext* run, Var* balance) const {
+Var Llama::forward(const Tensor& ids, const DropoutContext* dropout, Var* balance) const {
   check_ids(ids, 0);
-  const Dropouts dropouts(run);
+  const Dropouts dropouts(dropout);
   const RotaryTable table = rotations(ids.dim(1));
   RoutedTokens routed;
   Var x = ops::cast(tokens_(ids.view({ids.numel()})), config_.dtype);
@@ -177,10 +177,10 @@ Var Llama::forward(const Tensor& ids, KeyValueCache& cache) const {
   return norm_(x);
 }
 
-Var Llama::training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const {
-  if (!config_.has_experts()) return LanguageModel::training_loss(ids, labels, run);
+Var Llama::training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* dropout) const {
+  if (!config_.has_experts()) return CausalLM::training_loss(ids, labels, dropout);
   Var balance;
-  const Var hidden = forward(ids, run, &balance);
+  const Var hidden = forward(ids, dropout, &balance);
   return ops::add(loss(hidden, labels), ops::scale(balance, config_.router_aux_loss_coef));
 }
 

@@ -6,26 +6,26 @@
 #include <string>
 #include <vector>
 
-#include "models/language_model.h"
+#include "models/causal_lm.h"
 #include "models/llama_config.h"
 #include "nn/layers.h"
 
 namespace godwit {
 
 // A network of type llama, mistral, qwen2 or mixtral.
-class Llama : public LanguageModel {
+class Llama : public CausalLM {
  public:
   explicit Llama(const LlamaConfig& config);  // weights are zero; throws for invalid settings
   ~Llama() override;
 
   static Sizes sizes_of(const LlamaConfig& config);      // throws for invalid settings
   const LlamaConfig& config() const { return config_; }  // sizes and settings
-  Var forward(const Tensor& ids, const DropoutContext* run = nullptr) const override;
+  Var forward(const Tensor& ids, const DropoutContext* dropout = nullptr) const override;
   Var forward(const Tensor& ids, KeyValueCache& cache) const override;
   // For mixtral: also computes the load-balancing loss of the routers, a scalar, unless `balance` is null.
-  Var forward(const Tensor& ids, const DropoutContext* run, Var* balance) const;
+  Var forward(const Tensor& ids, const DropoutContext* dropout, Var* balance) const;
   // For mixtral: adds router_aux_loss_coef times the load-balancing loss.
-  Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* run) const override;
+  Var training_loss(const Tensor& ids, const Tensor& labels, const DropoutContext* dropout) const override;
 
  private:
   const Var& output_weight() const override { return config_.tie_word_embeddings ? tokens_.weight() : head_; }

@@ -92,18 +92,20 @@ LstmLanguageModel::LstmLanguageModel(const LstmConfig& config)
 LstmLanguageModel::~LstmLanguageModel() = default;
 
 LstmLanguageModel::Output LstmLanguageModel::forward(const Tensor& ids, const State& initial,
-                                                     const DropoutContext* run) const {
+                                                     const DropoutContext* dropout) const {
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
         "lstm: ids must be int32 [time, batch] and not empty",
         ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
   const int64_t time = ids.dim(0), batch = ids.dim(1);
-  const auto drop = [&](const Var& x, double p, int64_t site) { return run ? ops::dropout(x, p, run->key(site)) : x; };
+  const auto drop = [&](const Var& x, double p, int64_t site) {
+    return dropout ? ops::dropout(x, p, dropout->key(site)) : x;
+  };
   Var x = drop(ops::embedding(ids.view({ids.numel()}), encoder_->weight), config_.input_dropout, kInputSite);
   x = ops::reshape(ops::cast(x, config_.dtype), {time, batch, config_.embedding});
   const nn::Lstm::Output out = rnn_(x, initial,
                                     {.between = config_.hidden_dropout,
                                      .weights = config_.weight_dropout,
-                                     .run = run,
+                                     .context = dropout,
                                      .first_site = kFirstLayerSite});
   const Var hidden = drop(ops::reshape(out.y, {time * batch, out.y.dim(2)}), config_.output_dropout, kOutputSite);
   return {ops::cast(ops::linear(hidden, decoder_->weight, decoder_->bias), compute_dtype(config_.dtype)), out.state};

@@ -42,8 +42,8 @@ class LstmLanguageModel : public nn::Module {
   explicit LstmLanguageModel(const LstmConfig& config);  // weights are zero; throws for invalid settings
   ~LstmLanguageModel() override;
 
-  // ids: int32 [time, batch] on the CPU, in [0, vocab_size). `run`: null: no dropout.
-  Output forward(const Tensor& ids, const State& initial, const DropoutContext* run = nullptr) const;
+  // ids: int32 [time, batch] on the CPU, in [0, vocab_size). `dropout`: null: no dropout.
+  Output forward(const Tensor& ids, const State& initial, const DropoutContext* dropout = nullptr) const;
   State zero_state(int64_t batch) const { return rnn_.zero_state(batch); }  // state before the first token
   const LstmConfig& config() const { return config_; }                      // sizes and settings
 

@@ -33,7 +33,7 @@ class ResNet : public ImageModel {
 
   // Maps images [n, h, w, in_channels] to logits [n, num_classes], both of the parameters' type. Throws if the images
   // have another type or number of channels, or if height or width is below smallest_image(). There is no dropout.
-  Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
+  Var forward(const Var& x, const DropoutContext* dropout = nullptr) const override;
   int64_t smallest_image() const override;  // the factor by which the network reduces height and width
   const ResNetConfig& config() const { return config_; }  // sizes and variants
 

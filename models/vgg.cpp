@@ -86,21 +86,21 @@ Vgg::~Vgg() = default;
 
 int64_t Vgg::smallest_image() const { return int64_t{1} << stages_.size(); }
 
-Var Vgg::forward(const Var& x, const DropoutContext* run) const {
+Var Vgg::forward(const Var& x, const DropoutContext* dropout) const {
   check_images("vgg", x, config_.in_channels, config_.dtype, smallest_image());
   Var y = ops::cast(x, config_.dtype);
   for (const auto& stage : stages_) {
     for (const auto& layer : stage) y = (*layer)(y);
     y = ops::max_pool2d(y, {.kernel = 2, .stride = 2});
   }
-  return classify(y, run);
+  return classify(y, dropout);
 }
 
 // The first linear layer expects PyTorch's order: channel by channel.
-Var Vgg::classify(const Var& x, const DropoutContext* run) const {
+Var Vgg::classify(const Var& x, const DropoutContext* dropout) const {
   const DType type = compute_dtype(config_.dtype);
   if (config_.cifar) return (*classifier_.front())(ops::cast(ops::global_avg_pool(x), type));
-  const Dropouts dropouts(run);
+  const Dropouts dropouts(dropout);
   const int64_t n = x.dim(0), channels = x.dim(3), pixels = kPooled * kPooled;
   Var y = ops::adaptive_avg_pool2d(x, kPooled, kPooled);
   y = ops::reshape(ops::transpose(ops::reshape(y, {n, pixels, channels})), {n, channels * pixels});

@@ -34,14 +34,14 @@ class Vgg : public ImageModel {
 
   // Maps images [n, h, w, in_channels] to logits [n, num_classes], both of the parameters' type. Throws if the images
   // have another type or number of channels, or if height or width is below smallest_image().
-  Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
+  Var forward(const Var& x, const DropoutContext* dropout = nullptr) const override;
   int64_t smallest_image() const override;  // the factor by which the stages reduce height and width
   const VggConfig& config() const { return config_; }  // sizes and variants
 
  private:
   struct Layer;
 
-  Var classify(const Var& x, const DropoutContext* run) const;
+  Var classify(const Var& x, const DropoutContext* dropout) const;
 
   const VggConfig config_;
   std::vector<std::vector<std::unique_ptr<Layer>>> stages_;

@@ -153,12 +153,12 @@ Vit::Vit(const VitConfig& config)
 
 Vit::~Vit() = default;
 
-Var Vit::forward(const Var& x, const DropoutContext* run) const {
+Var Vit::forward(const Var& x, const DropoutContext* dropout) const {
   check_images("vit", x, config_.in_channels, config_.dtype, smallest_image());
   check(x.dim(1) == config_.height && x.dim(2) == config_.width, "vit: images must be ", config_.height, "×",
         config_.width, ", x is ", x.shape());
   const int64_t batch = x.dim(0), width = config_.hidden_dim;
-  const Dropouts dropouts(run);
+  const Dropouts dropouts(dropout);
   const Var patches = ops::reshape(conv_proj_(ops::cast(x, config_.dtype)), {batch, tokens(config_) - 1, width});
   const Var embedded = ops::prepend_token(patches, class_token_, encoder_->positions());
   const Var y = dropouts(ops::reshape(embedded, {batch * tokens(config_), width}), config_.dropout, 0);

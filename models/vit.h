@@ -33,7 +33,7 @@ class Vit : public ImageModel {
 
   // Maps images [n, height, width, in_channels] to logits [n, num_classes], both of the parameters' type. Throws if the
   // images have another type or shape.
-  Var forward(const Var& x, const DropoutContext* run = nullptr) const override;
+  Var forward(const Var& x, const DropoutContext* dropout = nullptr) const override;
   int64_t smallest_image() const override { return config_.patch_size; }  // one patch
   // Accepts timm's names (blocks.0.attn.qkv.weight, …) and torchvision's names before version 0.13.
   std::string tensor_name(const std::string& in_file) const override;

@@ -5,6 +5,7 @@
 #include <regex>
 #include <set>
 
+#include "autograd/leaf.h"
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
 #include "nn/weights.h"
@@ -55,8 +56,9 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 namespace {
 
 void set_values(const std::string& file, const Parameter& p, const Tensor& loaded) {
-  if (p.var.is_deferred() && p.layout == FileLayout::as_in_memory)
-    return p.var.defer([file, name = p.name, flat = loaded.view({loaded.numel()})](const Tensor& part, int64_t begin) {
+  if (Leaf(p.var).is_deferred() && p.layout == FileLayout::as_in_memory)
+    return Leaf(p.var).defer([file, name = p.name, flat = loaded.view({loaded.numel()})](const Tensor& part,
+                                                                                         int64_t begin) {
       const Tensor from = flat.range(begin, part.numel());  // no other elements are read from the file
       part.copy_from(nn::finite_values(file, name, from, part.dtype()));
     });

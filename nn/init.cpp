@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "autograd/leaf.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
 
@@ -52,7 +53,7 @@ void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw, int64_t zer
     const int64_t first = std::max(zero_row * row, begin), end = std::min((zero_row + 1) * row, begin + part.numel());
     if (first < end) part.range(first - begin, end - first).zero();
   };
-  if (parameter.var.is_deferred()) return parameter.var.defer(fill);
+  if (Leaf(parameter.var).is_deferred()) return Leaf(parameter.var).defer(fill);
   const Tensor& value = parameter.var.value();
   fill(value.view({value.numel()}), 0);
 }

@@ -24,7 +24,8 @@ Lstm::Output Lstm::operator()(const Var& x, const State& initial, const LstmDrop
         layers_.size());
   Output result{x, {}};
   const auto drop = [&](const Var& v, double p, size_t site) {
-    return dropout.run ? ops::dropout(v, p, dropout.run->key(dropout.first_site + static_cast<int64_t>(site))) : v;
+    if (!dropout.context) return v;
+    return ops::dropout(v, p, dropout.context->key(dropout.first_site + static_cast<int64_t>(site)));
   };
   for (size_t k = 0; k < layers_.size(); ++k) {
     if (k > 0) result.y = drop(result.y, dropout.between, k - 1);

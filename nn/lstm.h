@@ -13,7 +13,7 @@ namespace godwit::nn {
 struct LstmDropout {
   double between = 0;                   // dropout probability for the outputs of all layers except the last
   double weights = 0;                   // dropout probability for recurrent weights (Merity et al. 2017: DropConnect)
-  const DropoutContext* run = nullptr;  // null: no dropout
+  const DropoutContext* context = nullptr;  // null: no dropout
   int64_t first_site = 0;               // index of the first dropout site in the model
 };
 

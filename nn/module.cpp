@@ -1,5 +1,7 @@
 #include "nn/module.h"
 
+#include "autograd/leaf.h"
+
 namespace godwit::nn {
 
 std::vector<Parameter> Module::parameters() const {
@@ -34,8 +36,8 @@ DeferParameters::DeferParameters(bool on) : before_(defers) { defers = before_ |
 DeferParameters::~DeferParameters() { defers = before_; }
 
 void set_values(const Var& parameter, const std::function<Tensor()>& values) {
-  if (!parameter.is_deferred()) return parameter.value().copy_from(values());
-  parameter.defer([values, numel = parameter.shape().numel()](const Tensor& part, int64_t begin) {
+  if (!Leaf(parameter).is_deferred()) return parameter.value().copy_from(values());
+  Leaf(parameter).defer([values, numel = parameter.shape().numel()](const Tensor& part, int64_t begin) {
     part.copy_from(values().view({numel}).range(begin, part.numel()));
   });
 }
@@ -47,7 +49,7 @@ Var Module::add_parameter(std::string name, Tensor value, bool decay) {
 Var Module::add_parameter(std::string name, Shape shape, DType dtype, bool decay, double value,
                           FileLayout layout) {
   const auto fill = [value](const Tensor& part, int64_t) { part.fill(value); };
-  const Var var = defers ? Var::deferred(shape, dtype, fill) : Var(Tensor::full(shape, value, dtype), true);
+  const Var var = defers ? Leaf::deferred(shape, dtype, fill) : Var(Tensor::full(shape, value, dtype), true);
   return add_parameter(std::move(name), var, decay, layout);
 }
 

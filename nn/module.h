@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 
 // Modules and layers, initializers, weight files.
 namespace godwit::nn {
@@ -59,7 +59,7 @@ class Module {
 };
 
 // While an object of this type exists, parameters of modules that the calling thread constructs are deferred
-// (Var::deferred()). Initializers and loaded files set functions that compute the values. DataParallel computes only
+// (Leaf::deferred()). Initializers and loaded files set functions that compute the values. DataParallel computes only
 // the values that a rank keeps.
 class DeferParameters {
  public:

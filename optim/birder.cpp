@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/parallel/finite.h"
+#include "comm/buckets/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/did_you_mean.h"
 #include "engine/host_reads.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 #include "engine/options.h"
 
 namespace godwit {

@@ -205,7 +205,7 @@ std::vector<StateTensor> parts_of(const DataParallel& replica, const CheckpointE
 void on_all(Group& world, const std::function<void()>& f) {
   std::string problem;
   try {
-    const auto busy = world.busy();
+    const auto busy = world.control()->busy();
     f();
   } catch (const std::exception& error) {
     problem = error.what();

@@ -9,7 +9,7 @@
 #include "engine/dtype.h"
 #include "engine/safetensors.h"
 #include "optim/checkpoint_files.h"
-#include "optim/saved_parts.h"
+#include "optim/saved_state.h"
 
 namespace godwit {
 
@@ -142,13 +142,13 @@ std::set<std::string> exchange_state(const std::vector<StateTensor>& parts, Grou
 }
 
 // Throws unless the errors of the exchange, one tensor per bucket, were saved with the same shards.
-void check_same_shards(const std::vector<StateTensor>& parts, const SavedParts& saved, const std::string& folder) {
+void check_same_shards(const std::vector<StateTensor>& parts, const SavedState& saved, const std::string& folder) {
   for (const StateTensor& part : parts) {
     if (part.name != "exchange/e") continue;
-    const auto is_same = [&](const SavedParts::Piece& piece) {
+    const auto is_same = [&](const SavedState::Piece& piece) {
       return piece.begin == part.begin && piece.values.numel() == part.values.numel();
     };
-    const std::vector<SavedParts::Piece>& pieces = saved.named(part.name);
+    const std::vector<SavedState::Piece>& pieces = saved.named(part.name);
     check(std::any_of(pieces.begin(), pieces.end(), is_same), folder, ": was saved with other shards; with sharding ",
           "hybrid and a scale per block, resume with the same exchange.block_size, bucket.mib and bucket.first_mib");
   }
@@ -216,15 +216,15 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   std::string done;
   if (same) {
     on_all(world, [&] {
-      std::map<int, SavedParts> saved;
-      const auto saved_by = [&](int rank) -> const SavedParts& {
+      std::map<int, SavedState> saved;
+      const auto saved_by = [&](int rank) -> const SavedState& {
         const auto found = saved.find(rank);
         return found != saved.end() ? found->second
-                                    : saved.emplace(rank, SavedParts(tensors_of(rank), numel)).first->second;
+                                    : saved.emplace(rank, SavedState(tensors_of(rank), numel)).first->second;
       };
       if (by_block) check_same_shards(parts, saved_by(comm.rank), folder);
       try {
-        copy_parts(parts, nearest_ranks(comm), saved_by);
+        copy_state(parts, nearest_ranks(comm), saved_by);
       } catch (const Error& error) {
         fail(folder, ": ", error.what());
       }
@@ -233,7 +233,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     const auto is_lost = [&](const std::string& name) { return by_block && name.starts_with("exchange/"); };
     std::vector<StateTensor> kept = parts;
     std::erase_if(kept, [&](const StateTensor& part) { return is_lost(part.name); });
-    std::vector<SavedParts> all;
+    std::vector<SavedState> all;
     on_all(world, [&] {
       for (int rank = 0; rank < saved_ranks; ++rank) {
         std::map<std::string, Tensor> tensors = tensors_of(rank);

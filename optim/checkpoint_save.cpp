@@ -228,7 +228,7 @@ double PendingCheckpoint::seconds() const { return writer_->seconds(); }
 
 void PendingCheckpoint::finish(Group& world) {
   const auto wait = [&](const auto& done) {
-    const auto busy = world.busy();
+    const auto busy = world.control()->busy();
     while (!done()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       world.check_failure("checkpoint/finish");

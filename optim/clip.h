@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/buckets/bucket.h"
 #include "comm/group.h"
-#include "comm/parallel/bucket.h"
 
 namespace godwit {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "comm/buckets/finite.h"
 #include "comm/consistency.h"
-#include "comm/parallel/finite.h"
 #include "comm/single_group.h"
 #include "engine/clock.h"
 #include "engine/context.h"
@@ -103,7 +103,7 @@ StepTimes DataParallel::times() const {
   const auto seconds = [&](Activity activity) { return clock.seconds(activity); };
   const auto exposed = [&](Activity activity) { return clock.exposed(activity); };
   return {.compression = seconds(Activity::compression),
-          .communication = comm_.world->kernels_wait() ? comm_.seconds() - communicated_before_
+          .communication = comm_.world->collectives_are_kernels() ? comm_.seconds() - communicated_before_
                                                        : seconds(Activity::communication),
           .update = seconds(Activity::update),
           .exposed_compression = exposed(Activity::compression),

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/buckets/parameter_shards.h"
+#include "comm/buckets/scheduler.h"
+#include "comm/buckets/sharding.h"
 #include "comm/exchange/method.h"
-#include "comm/parallel/parameter_shards.h"
-#include "comm/parallel/scheduler.h"
-#include "comm/parallel/sharding.h"
 #include "engine/host_reads.h"
 #include "engine/rounded_copy.h"
 #include "optim/clip.h"

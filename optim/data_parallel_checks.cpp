@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "comm/buckets/finite.h"
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
-#include "comm/parallel/finite.h"
 #include "engine/context.h"
 #include "engine/hash.h"
 #include "optim/data_parallel.h"

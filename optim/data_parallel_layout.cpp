@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/leaf.h"
 #include "engine/context.h"
 #include "engine/hash.h"
 #include "optim/data_parallel.h"
@@ -40,10 +41,10 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
 // Hashes the values of a parameter, or the first 256 if the parameter is deferred, because files on two nodes may
 // differ. Skips deferred values whose layout differs from the file's: reading some of them would compute all.
 void add_values(const Slot& slot, Hash* hash) {
-  if (!slot.var.is_deferred()) return hash->add(slot.var.value(), slot.numel);
+  if (!Leaf(slot.var).is_deferred()) return hash->add(slot.var.value(), slot.numel);
   if (slot.layout != FileLayout::as_in_memory) return;
   const Tensor first({std::min<int64_t>(slot.numel, 256)}, slot.var.dtype());
-  slot.var.read(first, 0);
+  Leaf(slot.var).read(first, 0);
   hash->add(first, first.numel());
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 #include "engine/update_each.h"
 
 namespace godwit {

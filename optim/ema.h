@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 #include "comm/state_tensor.h"
 #include "engine/inline.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/parallel/sharding.h"
+#include "comm/buckets/sharding.h"
 #include "engine/method.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"

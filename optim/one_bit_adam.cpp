@@ -6,8 +6,9 @@
 #include "optim/adam.h"
 #include "optim/decay.h"
 #include "optim/kernels/one_bit_kernels.h"
+#include "optim/one_bit_options.h"
 #include "optim/state.h"
-#include "optim/warmup.h"
+#include "optim/variance_freeze.h"
 
 namespace godwit {
 namespace {

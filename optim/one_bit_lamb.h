@@ -3,7 +3,8 @@
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/lamb.h"
 #include "optim/late_variance.h"
-#include "optim/warmup.h"
+#include "optim/one_bit_options.h"
+#include "optim/variance_freeze.h"
 
 namespace godwit {
 

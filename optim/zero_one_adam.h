@@ -5,7 +5,7 @@
 
 #include "comm/exchange/error_feedback_all_reduce.h"
 #include "optim/late_variance.h"
-#include "optim/warmup.h"
+#include "optim/one_bit_options.h"
 
 namespace godwit {
 

@@ -4,7 +4,7 @@
 
 #include "apps/config/program.h"
 #include "models/generate.h"
-#include "models/language_models.h"
+#include "models/make_causal_lm.h"
 
 namespace godwit::apps {
 
@@ -28,8 +28,8 @@ struct GptGenerateConfig {
 
 // The sizes of a new network.
 struct GptSizes {
-  explicit GptSizes(const LanguageModelConfig& config);  // takes the sizes from `config`
-  void apply(LanguageModelConfig* config) const;
+  explicit GptSizes(const CausalLMConfig& config);  // takes the sizes from `config`
+  void apply(CausalLMConfig* config) const;
   int64_t n_layer, n_head, n_embd;
   int64_t n_kv_head = 1, n_inner = 1;              // not for GPT-2
   double rope_theta = 10000;                       // not for GPT-2
@@ -51,7 +51,7 @@ struct GptConfig : CommonConfig {
   void check_together() const override;
 
   std::string model_name = "auto";                       // auto: from the initial weights, otherwise gpt2_nano
-  LanguageModelConfig model = gpt2_config("gpt2_nano");  // settings of a new network; load_gpt_data() completes them
+  CausalLMConfig model = gpt2_config("gpt2_nano");  // settings of a new network; load_gpt_data() completes them
   GptSizes sizes{model};                                 // sizes of a new network
   double dropout = 0;                                    // dropout probability; see set_training()
   std::string recompute = "false";                       // layers whose activations backward recomputes

@@ -20,12 +20,12 @@ std::string tokenizer_path(const GptConfig& config) {
 }
 
 // Completes the settings of the initial weights, or of a new network, which gets positions for one block.
-LanguageModelConfig model_config(const GptConfig& config, const data::Tokenizer& tokenizer, LanguageModelConfig model) {
+CausalLMConfig model_config(const GptConfig& config, const data::Tokenizer& tokenizer, CausalLMConfig model) {
   if (config.init_weights.empty()) {
     config.sizes.apply(&model);
     set_text_sizes(&model, tokenizer.size(), config.data.context, tokenizer.end_of_text());
   } else {
-    const LanguageModel::Sizes sizes = sizes_of(model);
+    const CausalLM::Sizes sizes = sizes_of(model);
     check(config.data.context <= sizes.positions, "blocks of ", config.data.context, " tokens, but ",
           config.init_weights, " has ", sizes.positions, " positions (", sizes.positions_field, "); lower --context");
     check_vocabulary(config, tokenizer, model);
@@ -71,14 +71,14 @@ std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config) {
   return path.empty() || path == data::kCharacters ? nullptr : data::load_tokenizer(path);
 }
 
-LanguageModelConfig settings_of_weights(const GptConfig& config) {
+CausalLMConfig settings_of_weights(const GptConfig& config) {
   const std::filesystem::path folder = config.init_weights;
   std::error_code ignored;
   check(!std::filesystem::is_regular_file(folder, ignored), config.init_weights,
         ": is a file; --init-weights expects the folder of a model");
   check(!std::filesystem::exists(folder / "metrics.jsonl", ignored), config.init_weights,
         ": is the folder of a run; its model is in ", (folder / "model").string());
-  return read_language_model_config(config.init_weights);
+  return read_causal_lm_config(config.init_weights);
 }
 
 std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tokenizer) {
@@ -91,7 +91,7 @@ std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tok
   return other_tokenizer_notice(config.init_weights, "the " + tokenizer.name());
 }
 
-void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model) {
+void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const CausalLMConfig& model) {
   const int64_t outputs = sizes_of(model).vocab_size;
   check(tokenizer.size() <= outputs, "the tokenizer has ", tokenizer.size(), " tokens, but ", config.init_weights,
         " has ", outputs, " (vocab_size); use the tokenizer of the weights");
@@ -99,7 +99,7 @@ void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer,
 
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
   // Before the text, which may be long.
-  const LanguageModelConfig sizes =
+  const CausalLMConfig sizes =
       config.init_weights.empty() ? config.model : settings_of_weights(config);
   const std::string path = text_or_bible(config.data.path);
   auto data = std::make_shared<GptData>();

@@ -13,7 +13,7 @@ namespace godwit::apps {
 // Read-only data shared by all ranks of a process.
 struct GptData {
   data::TokenData tokens;
-  LanguageModelConfig model;  // complete settings
+  CausalLMConfig model;  // complete settings
   // Contents of files that are copied from the folder of the initial weights to saved folders, by file name. They are
   // the generation settings and, if the tokenizer comes from that folder, the tokenizer and its settings.
   std::map<std::string, std::string> companions = {};
@@ -25,14 +25,14 @@ struct GptData {
 std::shared_ptr<const data::Tokenizer> tokenizer_of(const GptConfig& config);
 
 // The settings of the initial weights. Throws if init_weights is not a folder of a supported model.
-LanguageModelConfig settings_of_weights(const GptConfig& config);
+CausalLMConfig settings_of_weights(const GptConfig& config);
 
 // Returns a notice if the folder of the initial weights has a tokenizer whose ids differ from `tokenizer`, otherwise
 // "".
 std::string tokenizer_notice(const GptConfig& config, const data::Tokenizer& tokenizer);
 
 // Throws if the tokenizer has more tokens than the initial weights. `model`: settings of the initial weights.
-void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const LanguageModelConfig& model);
+void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer, const CausalLMConfig& model);
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
 // the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions. Also

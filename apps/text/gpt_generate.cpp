@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "apps/text/gpt_data.h"
-#include "apps/train/host_memory.h"
+#include "apps/train/memory_limit.h"
 #include "engine/check.h"
 #include "engine/context.h"
 #include "engine/excerpt.h"
@@ -31,7 +31,7 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
 }
 
 // The end tokens of a continuation: end_tokens() of the folder. Without any, the tokenizer's end-of-text token.
-std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig& settings,
+std::vector<int32_t> ends_of(const GptConfig& config, const CausalLMConfig& settings,
                              const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
   for (const int64_t end : end_tokens(config.init_weights, settings))
@@ -40,10 +40,10 @@ std::vector<int32_t> ends_of(const GptConfig& config, const LanguageModelConfig&
   return ends;
 }
 
-// The number of parameters of a folder. Throws as load_language_model(), and like it reads names and shapes only.
-int64_t parameters_of(const std::string& folder, const LanguageModelConfig& settings) {
+// The number of parameters of a folder. Throws as load_causal_lm(), and like it reads names and shapes only.
+int64_t parameters_of(const std::string& folder, const CausalLMConfig& settings) {
   const nn::DeferParameters deferred;
-  const std::unique_ptr<LanguageModel> model = load_language_model(folder, settings);
+  const std::unique_ptr<CausalLM> model = load_causal_lm(folder, settings);
   int64_t numel = 0;
   for (const Parameter& parameter : model->parameters()) numel += parameter.var.shape().numel();
   return numel;
@@ -64,7 +64,7 @@ std::string printable_lines(const std::string& text) {
   return result;
 }
 
-std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config,
+std::string sample_text(const CausalLM& model, const data::Tokenizer& tokenizer, const GptConfig& config,
                         const std::function<void()>& after_token) {
   const std::vector<int32_t> start = start_of_text(tokenizer);
   if (start.empty() || config.generate.tokens == 0) return "";
@@ -78,7 +78,7 @@ void continue_prompt(const GptConfig& config) {
   Context all_threads = context();
   if (config.threads > 0) all_threads.threads = static_cast<int>(config.threads);
   const ContextGuard guard(std::move(all_threads));
-  LanguageModelConfig settings = settings_of_weights(config);
+  CausalLMConfig settings = settings_of_weights(config);
   check(config.data.tokenizer != data::kCharacters, "--tokenizer characters needs a text; leave it out or name a ",
         "characters.json");
   const std::shared_ptr<const data::Tokenizer> tokenizer = tokenizer_of(config);
@@ -88,7 +88,7 @@ void continue_prompt(const GptConfig& config) {
     std::fprintf(stderr, "train_gpt: notice: %s\n", notice.c_str());
   if (config.dtype == "bf16") set_training(&settings, 0, config.seed, DType::bf16);
   check_host_memory_of_parameters(config.init_weights, parameters_of(config.init_weights, settings));
-  const std::unique_ptr<LanguageModel> model = load_language_model(config.init_weights, settings);
+  const std::unique_ptr<CausalLM> model = load_causal_lm(config.init_weights, settings);
   const std::vector<int32_t> prompt = tokenizer->encode(config.generate.prompt);
   // Prints whole lines: a character may span several tokens.
   std::string line = config.generate.prompt;

@@ -5,13 +5,13 @@
 
 #include "apps/text/gpt_config.h"
 #include "data/text/tokenizer.h"
-#include "models/language_model.h"
+#include "models/causal_lm.h"
 
 namespace godwit::apps {
 
 // A sample of generate.tokens tokens. It continues the end-of-text token, or a line feed if there is no such token. ""
 // if the tokenizer has neither. Calls `after_token` after each token.
-std::string sample_text(const LanguageModel& model, const data::Tokenizer& tokenizer, const GptConfig& config,
+std::string sample_text(const CausalLM& model, const data::Tokenizer& tokenizer, const GptConfig& config,
                         const std::function<void()>& after_token);
 
 // Returns the text with control characters escaped, except line feeds.

@@ -37,7 +37,7 @@ format).
 ConfigPtr defaults(const Lookup& lookup) {
   auto config = std::make_shared<GptConfig>();
   if (const std::string name = lookup("model.name"); !name.empty()) config->model_name = name;
-  if (config->model_name != "auto") config->model = language_model_config(config->model_name);
+  if (config->model_name != "auto") config->model = causal_lm_config(config->model_name);
   config->sizes = GptSizes(config->model);
   config->init_weights = lookup("init_weights");  // determines the applicable options
   return config;
@@ -59,7 +59,7 @@ TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* prog
   if (!own->generate.prompt.empty())
     return [own](Communicator& comm) {
       if (comm.rank != 0) return nullptr;
-      const auto busy = comm.world->busy();  // the other ranks wait
+      const auto busy = comm.world->control()->busy();  // the other ranks wait
       continue_prompt(*own);
       return nullptr;
     };
@@ -82,7 +82,7 @@ void GptConfig::check_together() const {
 
 void GptConfig::describe(OptionList& list) {
   list.section = "model";
-  std::vector<std::string> models = language_model_names();
+  std::vector<std::string> models = causal_lm_names();
   models.insert(models.begin(), "auto");
   list.add("model.name", model_name, "network; auto: from the folder of the initial weights, otherwise gpt2_nano")
       .with_flag("--model")

@@ -2,7 +2,7 @@
 
 namespace godwit::apps {
 
-GptSizes::GptSizes(const LanguageModelConfig& config) {
+GptSizes::GptSizes(const CausalLMConfig& config) {
   if (const auto* gpt2 = std::get_if<Gpt2Config>(&config)) {
     n_layer = gpt2->n_layer, n_head = gpt2->n_head, n_embd = gpt2->n_embd;
     return;
@@ -15,7 +15,7 @@ GptSizes::GptSizes(const LanguageModelConfig& config) {
   aux_loss = llama.router_aux_loss_coef;
 }
 
-void GptSizes::apply(LanguageModelConfig* config) const {
+void GptSizes::apply(CausalLMConfig* config) const {
   if (auto* gpt2 = std::get_if<Gpt2Config>(config)) {
     gpt2->n_layer = n_layer, gpt2->n_head = n_head, gpt2->n_embd = n_embd;
     return;

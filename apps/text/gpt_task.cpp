@@ -12,7 +12,7 @@
 #include "apps/config/saved_config.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
-#include "apps/train/host_memory.h"
+#include "apps/train/memory_limit.h"
 #include "comm/consistency.h"
 #include "comm/host_tensor.h"
 #include "engine/check.h"
@@ -79,17 +79,17 @@ void save_tokenizer(const GptData& data, const std::string& folder) {
   }
 }
 
-std::unique_ptr<LanguageModel> make_model(const GptConfig& config, const GptData& data, const Communicator& comm) {
+std::unique_ptr<CausalLM> make_model(const GptConfig& config, const GptData& data, const Communicator& comm) {
   int64_t numel = 0;
   {
     const nn::DeferParameters deferred;  // only counts values
-    const std::unique_ptr<LanguageModel> model = make_language_model(data.model);
+    const std::unique_ptr<CausalLM> model = make_causal_lm(data.model);
     for (const Parameter& parameter : model->parameters()) numel += parameter.var.shape().numel();
   }
   const std::string& folder = config.init_weights;
   check_host_memory(config, comm, folder.empty() ? "model " + config.model_name : folder, numel);
-  return folder.empty() || !continued_checkpoint(config).empty() ? make_language_model(data.model)
-                                                                 : load_language_model(folder, data.model);
+  return folder.empty() || !continued_checkpoint(config).empty() ? make_causal_lm(data.model)
+                                                                 : load_causal_lm(folder, data.model);
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ Evaluation GptTask::evaluate(const ReadParameters& read, const CheckStop& check_
                             ", " + with_digits(bits_per_byte) + " bits per byte"};
   read([&] {
     if (comm_.rank != 0 || !std::isfinite(val_loss)) return;
-    const auto busy = comm_.world->busy();  // the other ranks wait
+    const auto busy = comm_.world->control()->busy();  // the other ranks wait
     sample_ = printable_lines(sample_text(*model_, *data_.tokens.tokenizer, config_, check_stop));
     if (!sample_.empty()) result.below = "sample:\n" + sample_ + "\n";
   });
@@ -191,7 +191,7 @@ void GptTask::save(const std::string& run_dir, const std::string& which) {
 
 void GptTask::save_description(const std::string& folder) {
   std::filesystem::create_directories(folder);
-  write_language_model_config(folder + "/config.json", data_.model);
+  write_causal_lm_config(folder + "/config.json", data_.model);
   save_tokenizer(data_, folder);
 }
 

@@ -7,7 +7,7 @@
 #include "apps/text/gpt_data.h"
 #include "apps/train/task.h"
 #include "data/text/token_blocks.h"
-#include "models/language_models.h"
+#include "models/make_causal_lm.h"
 
 namespace godwit::apps {
 
@@ -43,7 +43,7 @@ class GptTask : public Task {
   const GptData& data_;
   Communicator& comm_;
   data::TokenBlocks train_, valid_;
-  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<CausalLM> model_;
   std::optional<data::TokenBatch> loaded_;  // at fixed addresses for CUDA graphs
   Tensor micro_batch_;                      // number of the loaded micro-batch
   std::string sample_;                      // sample of the last evaluation; only on rank 0

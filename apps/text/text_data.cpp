@@ -121,14 +121,14 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   pretraining.seed = config.seed;
   pretraining.threads = hardware_threads();
   pretraining.progress = reporter(progress, path);
-  auto source = std::make_unique<data::PretrainingSource>(train, data.tokenizer.pieces, pretraining);
+  auto source = std::make_unique<data::PretrainingDataset>(train, data.tokenizer.pieces, pretraining);
   data.notes.push_back(
       {"text", path + ": " + plural(train.documents(), "document") + ", " + plural(source->tokens(), "token") +
                    "; evaluation: " +
                    (options.test.empty() || validates ? plural(test.documents(), "document") + " of it"
                                                       : options.test)});
   data.train = std::move(source);
-  data.test = std::make_unique<data::PretrainingSource>(test, data.tokenizer.pieces, pretraining);
+  data.test = std::make_unique<data::PretrainingDataset>(test, data.tokenizer.pieces, pretraining);
   return data;
 }
 
@@ -257,7 +257,7 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   const auto source = [&](const data::TsvDataset& text, const std::string& file, const char* label) {
     data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};
     classification.progress = reporter(progress, file);
-    auto made = std::make_unique<data::ClassificationSource>(text, data.tokenizer.pieces, classification);
+    auto made = std::make_unique<data::ClassificationDataset>(text, data.tokenizer.pieces, classification);
     data.notes.push_back({label, file_name(file) + ": " + plural(made->size(), "sentence") +
                                      (made->cut() > 0 ? ", " + std::to_string(made->cut()) + " truncated" : "")});
     return made;

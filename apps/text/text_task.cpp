@@ -75,8 +75,8 @@ LoadedBatch TextTask::load_batch(int64_t micro_batch) {
   LoadedBatch loaded;
   data::TextBatch batch = next(micro_batch, loaded.data_wait_s);
   const auto tensors = [](data::TextBatch& of) {
-    return std::array{&of.ids,          &of.types, &of.mask, &of.labels, &of.starts, &of.ends, &of.masked_positions,
-                      &of.masked_labels};
+    return std::array{&of.ids,    &of.token_type_ids, &of.mask,             &of.labels,
+                      &of.starts, &of.ends,           &of.masked_positions, &of.masked_labels};
   };
   for (const Tensor* x : tensors(batch))
     if (x->defined()) loaded.key.insert(loaded.key.end(), x->shape().begin(), x->shape().end());
@@ -118,7 +118,7 @@ void TextTask::save_description(const std::string& folder) {
   save_tokenizer(folder, data_.tokenizer);
 }
 
-TextInput input_of(const data::TextBatch& batch) { return {batch.ids, batch.types, batch.mask}; }
+TextInput input_of(const data::TextBatch& batch) { return {batch.ids, batch.token_type_ids, batch.mask}; }
 
 std::unique_ptr<Task> make_text_task(const TextConfig& config, const TextData& data, Communicator& comm) {
   if (config.task == "squad") return make_squad_task(config, data, comm);

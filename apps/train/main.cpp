@@ -16,10 +16,10 @@
 #include "apps/config/command_line.h"
 #include "apps/config/pick_sharding.h"
 #include "apps/report/progress.h"
-#include "apps/train/consistency.h"
 #include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/measured_options.h"
+#include "apps/train/run_consistency.h"
 #include "apps/train/trainer.h"
 #include "comm/failure.h"
 #include "comm/transport/launcher.h"
@@ -79,7 +79,7 @@ bool train(const Program& program, const ConfigPtr& config) {
       pick_sharding(*config);
       check_same_config(*comm.world, *config);
       const TaskMaker make = [&] {
-        const auto busy = comm.world->busy();  // a host may read its data much more slowly than another
+        const auto busy = comm.world->control()->busy();  // a host may read its data much more slowly than another
         return program.load(config, comm.rank == 0 ? &progress : nullptr);
       }();
       run(make, comm);

@@ -1,7 +1,7 @@
 #include "apps/train/measured_options.h"
 
 #include "comm/host_tensor.h"
-#include "optim/bucket_size.h"
+#include "optim/exchange_timing.h"
 
 namespace godwit::apps {
 namespace {

@@ -145,13 +145,13 @@ void Trainer::check_replicas() {
 // differ and cannot be saved.
 bool Trainer::may_continue(Progress& progress) {
   const auto ends = [&] { return interrupted() != 0 || !write_error_.empty(); };
-  if (comm_.world->may_continue(ends() || wants_checkpoint()) || !replica_->synchronized()) return true;
+  if (comm_.world->control()->may_continue(ends() || wants_checkpoint()) || !replica_->synchronized()) return true;
   if (any_rank(ends(), "stop/all_reduce")) {
     stopped_ = true;
     return false;
   }
   take_checkpoint_signal();  // a launcher may have sent it to every rank
-  comm_.world->continue_steps();
+  continue_steps(*comm_.world);
   checkpoint_due_ = true;
   checkpoint_if_due(progress);
   return true;
@@ -333,7 +333,7 @@ std::optional<Evaluation> Trainer::evaluate() {
     if (any_rank(abandons, "evaluation/stop")) throw Abandoned();
   };
   const auto check_stop = [&] {
-    if (comm_.world->stop_requested(interrupted() != 0)) throw Abandoned();
+    if (comm_.world->control()->stop_requested(interrupted() != 0)) throw Abandoned();
   };
   std::optional<Evaluation> result;
   try {

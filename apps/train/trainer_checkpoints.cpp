@@ -227,7 +227,7 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
 void Trainer::announce_checkpoint(Progress& progress) {
   if (!leader() || announced_ || !pending_ || !pending_->complete()) return;
   announced_ = true;
-  const auto busy = comm_.world->busy();
+  const auto busy = comm_.world->control()->busy();
   const std::string folder = run_dir_ + "/checkpoints";
   std::map<int64_t, std::string> all;
   try {
@@ -277,7 +277,7 @@ static bool is_step(const std::string& name) {
 
 // Removes checkpoints whose saving or removal was interrupted. Other files and folders remain.
 void Trainer::remove_partial_checkpoints() const {
-  const auto busy = comm_.world->busy();
+  const auto busy = comm_.world->control()->busy();
   std::error_code error;
   std::vector<std::filesystem::path> partial;
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);

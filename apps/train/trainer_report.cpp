@@ -105,7 +105,7 @@ void Trainer::report(const Evaluation& result, Progress& progress) {
 }
 
 void Trainer::write(const std::function<void()>& f) {
-  const auto busy = comm_.world->busy();
+  const auto busy = comm_.world->control()->busy();
   try {
     f();
   } catch (const Error& error) {
@@ -114,7 +114,7 @@ void Trainer::write(const std::function<void()>& f) {
 }
 
 void Trainer::save_model(const std::string& which, Progress& progress) {
-  const auto busy = comm_.world->busy();
+  const auto busy = comm_.world->control()->busy();
   const auto warn = [&](const std::string& text) {
     progress.finish();
     std::cerr << program_.name << ": " << text << std::endl;

@@ -28,7 +28,7 @@ void Trainer::open_run(Progress& progress) {
     if (uses_mpi(config_)) catch_interrupts("", "");  // an MPI rank is a separate process
     return;
   }
-  const auto busy = comm_.world->busy();
+  const auto busy = comm_.world->control()->busy();
   const std::string name = task_.name() + "-" + config_.optimizer.name();
   run_dir_ = weights_dir_ = create_run_dir(config_.run_dir, name, metrics_size_.has_value());
   check(metrics_size_ || checkpoints_in(run_dir_ + "/checkpoints").empty(), "run directory ", run_dir_,

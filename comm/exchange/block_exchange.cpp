@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "comm/parallel/blocks.h"
-#include "comm/parallel/finite.h"
+#include "comm/buckets/blocks.h"
+#include "comm/buckets/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/host_reads.h"
 #include "engine/philox.h"

@@ -1,11 +1,11 @@
 #include "comm/exchange/dense.h"
 
+#include "comm/buckets/sharding.h"
 #include "comm/compress/int8.h"
 #include "comm/compress/wire/half.h"
 #include "comm/exchange/block_exchange.h"
 #include "comm/exchange/half_mean.h"
 #include "comm/exchange/shared_options.h"
-#include "comm/parallel/sharding.h"
 
 namespace godwit {
 namespace {

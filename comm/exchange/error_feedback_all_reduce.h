@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "comm/parallel/blocks.h"
+#include "comm/buckets/blocks.h"
+#include "comm/compress/wire/scaled_signs.h"
 #include "comm/group.h"
 #include "comm/state_tensor.h"
-#include "comm/compress/wire/scaled_signs.h"
 
 namespace godwit {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 #include "comm/group.h"
 #include "comm/state_tensor.h"
 

@@ -1,7 +1,7 @@
 // Means with 16 bits per value on the wire.
 #pragma once
+#include "comm/buckets/bucket.h"
 #include "comm/group.h"
-#include "comm/parallel/bucket.h"
 
 namespace godwit {
 

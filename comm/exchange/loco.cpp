@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "comm/buckets/blocks.h"
+#include "comm/buckets/finite.h"
+#include "comm/buckets/sharding.h"
 #include "comm/compress/loco_pieces.h"
 #include "comm/exchange/shared_options.h"
-#include "comm/parallel/blocks.h"
-#include "comm/parallel/finite.h"
-#include "comm/parallel/sharding.h"
 #include "engine/data_ptr.h"
 #include "engine/excerpt.h"
 #include "engine/host_reads.h"

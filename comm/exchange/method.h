@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/buckets/sharding.h"
 #include "comm/exchange/exchange.h"
-#include "comm/parallel/sharding.h"
 #include "engine/method.h"
 
 namespace godwit {

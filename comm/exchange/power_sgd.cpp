@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cmath>
 
+#include "comm/buckets/finite.h"
 #include "comm/compress/low_rank.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/gather_scatter.h"
 #include "comm/exchange/shared_options.h"
-#include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"

@@ -5,11 +5,11 @@
 #include <bit>
 #include <cmath>
 
+#include "comm/buckets/blocks.h"
+#include "comm/buckets/finite.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/gather_scatter.h"
 #include "comm/exchange/shared_options.h"
-#include "comm/parallel/blocks.h"
-#include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/host_reads.h"
 #include "engine/parallel.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "comm/buckets/finite.h"
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/sign_bits.h"
-#include "comm/parallel/finite.h"
 #include "engine/data_ptr.h"
 #include "engine/parallel.h"
 

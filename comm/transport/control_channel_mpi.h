@@ -25,13 +25,13 @@ class ControlChannel {
   void poll();
   bool fail(const std::string& reason);   // announces that this rank failed; later calls do nothing, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
-  void busy();                           // announces that this rank is busy (Group::busy()); must be repeated meanwhile
-  // Implements Group::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps
+  void busy();                            // announces that this rank is busy; must be repeated meanwhile
+  // Implements RunControl::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps
   // that it has begun. Every other rank answers with its number of steps when it polls. All ranks stop after the
   // largest number.
   std::optional<bool> may_continue(bool stop);
-  bool stop_requested(bool stop);  // Group::stop_requested()
-  void forget_stop();  // for Group::continue_steps(); requires that all ranks have decided and none takes a step
+  bool stop_requested(bool stop);  // RunControl::stop_requested()
+  void forget_stop();  // for continue_steps(); requires that all ranks have decided and none takes a step
 
   std::map<int, std::string> failures() const;  // known reasons of failures, by rank
   std::optional<int> failed_peer() const;       // the peer whose failure was received first

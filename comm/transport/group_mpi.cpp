@@ -63,7 +63,45 @@ class Heartbeat {
   std::thread thread_;  // last member: the thread uses the others
 };
 
+class MpiRunControl : public RunControl {
+ public:
+  MpiRunControl(std::shared_ptr<MpiWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
+
+  void abort(const std::string& reason) override { world_->control.fail(reason); }
+
+  std::shared_ptr<void> busy() override {
+    return std::make_shared<Heartbeat>(world_, std::min<Clock::duration>(world_->timeout / 4, kLongestBeat));
+  }
+
+  Clock::time_point last_busy() override { return world_->control.last_busy(); }
+
+  bool may_continue(bool stop) override {
+    for (const auto start = Clock::now();; std::this_thread::sleep_for(kPoll)) {
+      world_->check_peers(rank_, "stop");
+      if (const std::optional<bool> decided = world_->control.may_continue(stop)) return *decided;
+      check(Clock::now() - std::max(start, last_busy()) <= world_->timeout, "rank ", rank_, ": timeout: ",
+            rank_list(world_->control.undecided()), " did not answer a request to stop within ",
+            static_cast<double>(world_->timeout.count()) / 1000, " s");
+    }
+  }
+
+  void forget_stop() override { world_->control.forget_stop(); }
+
+  bool stop_requested(bool stop) override {
+    world_->check_peers(rank_, "stop");
+    return world_->control.stop_requested(stop);
+  }
+
+ private:
+  std::shared_ptr<MpiWorld> world_;
+  int rank_;
+};
+
 }  // namespace
+
+std::shared_ptr<RunControl> mpi_run_control(std::shared_ptr<MpiWorld> world, int rank) {
+  return std::make_shared<MpiRunControl>(std::move(world), rank);
+}
 
 // A tensor as one part for each rank, cut into pieces of `piece` bytes.
 class MpiGroup::Parts {
@@ -86,41 +124,15 @@ class MpiGroup::Parts {
   int64_t piece_;
 };
 
-MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats)
-    : Group(members.rank, links, std::move(stats)),
+MpiGroup::MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats,
+                   std::shared_ptr<RunControl> control)
+    : Group(members.rank, links, std::move(stats), std::move(control)),
       members_(std::move(members)),
       between_nodes_(std::ranges::count(links, Link::inter) == size() - 1) {}
-
-void MpiGroup::abort(const std::string& reason) { members_.world->control.fail(reason); }
 
 void MpiGroup::check_failure(std::string_view phase) {
   members_.world->check_peers(members_.world_ranks[static_cast<size_t>(rank())], phase);
 }
-
-std::shared_ptr<void> MpiGroup::busy() {
-  return std::make_shared<Heartbeat>(members_.world,
-                                     std::min<Clock::duration>(members_.world->timeout / 4, kLongestBeat));
-}
-
-Clock::time_point MpiGroup::last_busy() { return members_.world->control.last_busy(); }
-
-bool MpiGroup::may_continue(bool stop) {
-  MpiWorld& world = *members_.world;
-  for (const auto start = Clock::now();; std::this_thread::sleep_for(kPoll)) {
-    check_failure("stop");
-    if (const std::optional<bool> decided = world.control.may_continue(stop)) return *decided;
-    check(Clock::now() - std::max(start, last_busy()) <= world.timeout, "rank ",
-          members_.world_ranks[static_cast<size_t>(rank())], ": timeout: ", rank_list(world.control.undecided()),
-          " did not answer a request to stop within ", static_cast<double>(world.timeout.count()) / 1000, " s");
-  }
-}
-
-bool MpiGroup::stop_requested(bool stop) {
-  check_failure("stop");
-  return members_.world->control.stop_requested(stop);
-}
-
-void MpiGroup::forget_stop() { members_.world->control.forget_stop(); }
 
 // Reduce-scatter: sends each rank its part of `in`, and writes the sum over all ranks of this rank's part, in rank
 // order, to `out`. The next rows arrive while a row is summed. Calls summed(row) when a row is summed and its messages

@@ -5,16 +5,14 @@
 
 namespace godwit {
 
+// The RunControl of a rank of run_mpi().
+std::shared_ptr<RunControl> mpi_run_control(std::shared_ptr<MpiWorld> world, int rank);
+
 class MpiGroup : public Group {
  public:
-  MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats);
-  void abort(const std::string& reason) override;
+  MpiGroup(MpiMembers members, std::vector<Link> links, std::shared_ptr<CommStats> stats,
+           std::shared_ptr<RunControl> control);
   void check_failure(std::string_view phase) override;
-  std::shared_ptr<void> busy() override;
-  std::chrono::steady_clock::time_point last_busy() override;
-  bool may_continue(bool stop) override;
-  bool stop_requested(bool stop) override;
-  void forget_stop() override;
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override;

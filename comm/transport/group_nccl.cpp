@@ -28,7 +28,7 @@ class NcclGroup : public Group {
  public:
   NcclGroup(const std::shared_ptr<Group>& host, std::shared_ptr<CommStats> stats,
             std::shared_ptr<NcclWatchdog> watchdog)
-      : Group(host->rank(), host->links(), std::move(stats)),
+      : Group(host->rank(), host->links(), std::move(stats), host->control()),
         watchdog_(std::move(watchdog)),
         member_{host, [this](std::string_view phase, double seconds) { add_time(phase, seconds); }} {
     watchdog_->join(member_);
@@ -40,17 +40,11 @@ class NcclGroup : public Group {
     watchdog_->leave(member_);
   }
 
-  void abort(const std::string& reason) override { host().abort(reason); }
   void check_failure(std::string_view phase) override {
     watchdog_->check_aborted();
     host().check_failure(phase);
   }
-  std::shared_ptr<void> busy() override { return host().busy(); }
-  Clock::time_point last_busy() override { return host().last_busy(); }
-  bool may_continue(bool stop) override { return host().may_continue(stop); }
-  bool stop_requested(bool stop) override { return host().stop_requested(stop); }
-  void forget_stop() override { host().forget_stop(); }
-  bool kernels_wait() const override { return true; }
+  bool collectives_are_kernels() const override { return true; }
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {
@@ -120,7 +114,7 @@ class NcclGroup : public Group {
     }
     time_follows();
     // Kernels that follow the first collective of a phase may not be loaded yet, and no kernel may be loaded while a
-    // collective runs (Group::kernels_wait).
+    // collective runs (Group::collectives_are_kernels).
     if (phases_.emplace(phase).second) synchronize();
   }
 

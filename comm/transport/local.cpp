@@ -102,25 +102,32 @@ class World {
   std::atomic<bool> stop_requested_ = false;
 };
 
-class LocalGroup : public Group {
+// One rank of the World.
+class LocalControl : public RunControl {
  public:
-  LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& rendezvous,
-             std::shared_ptr<World> world, int world_rank)
-      : Group(rank, std::move(links), std::move(stats)),
-        rendezvous_(rendezvous),
-        world_(std::move(world)),
-        world_rank_(world_rank) {}
-
-  void abort(const std::string& reason) override { world_->fail(world_rank_, reason); }
-  void check_failure(std::string_view phase) override { rendezvous_.check_failure(rank(), phase); }
+  LocalControl(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  void abort(const std::string& reason) override { world_->fail(rank_, reason); }
   std::shared_ptr<void> busy() override {
     world_->busy().begin();
     return {nullptr, [world = world_](void*) { world->busy().end(); }};
   }
   std::chrono::steady_clock::time_point last_busy() override { return world_->busy().last(); }
-  bool may_continue(bool stop) override { return world_->may_continue(world_rank_, stop); }
-  bool stop_requested(bool stop) override { return world_->stop_requested(stop); }
+  bool may_continue(bool stop) override { return world_->may_continue(rank_, stop); }
   void forget_stop() override { world_->forget_stop(); }
+  bool stop_requested(bool stop) override { return world_->stop_requested(stop); }
+
+ private:
+  std::shared_ptr<World> world_;
+  int rank_;
+};
+
+class LocalGroup : public Group {
+ public:
+  LocalGroup(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats, Rendezvous& rendezvous,
+             std::shared_ptr<LocalControl> control)
+      : Group(rank, std::move(links), std::move(stats), std::move(control)), rendezvous_(rendezvous) {}
+
+  void check_failure(std::string_view phase) override { rendezvous_.check_failure(rank(), phase); }
 
  protected:
   // Every rank reduces one part and writes it to all ranks; no other rank accesses that part.
@@ -209,24 +216,23 @@ class LocalGroup : public Group {
                static_cast<std::byte*>(to.address()) + to_offset, bytes);
   }
 
-  Rendezvous& rendezvous_;
-  std::shared_ptr<World> world_;  // owns rendezvous_
-  int world_rank_;
+  Rendezvous& rendezvous_;  // owned by the World of control()
 };
 
 Communicator make_communicator(const std::shared_ptr<World>& world, int rank) {
   const Topology& topology = world->topology();
   Communicator comm{topology, rank, nullptr, nullptr, nullptr, nullptr, std::make_shared<CommStats>()};
-  std::vector<Link> links;
-  for (int peer = 0; peer < topology.world(); ++peer) links.push_back(topology.link(rank, peer));
-  comm.world = std::make_shared<LocalGroup>(rank, links, comm.stats, world->world(), world, rank);
-  comm.compute = std::make_shared<LocalGroup>(rank, links, comm.stats, world->compute(), world, rank);
-  comm.intra = std::make_shared<LocalGroup>(
-      comm.local_rank(), std::vector<Link>(static_cast<size_t>(topology.workers_per_node), Link::intra), comm.stats,
-      world->intra(rank), world, rank);
-  comm.inter =
-      std::make_shared<LocalGroup>(comm.node(), std::vector<Link>(static_cast<size_t>(topology.nodes), Link::inter),
-                                   comm.stats, world->inter(rank), world, rank);
+  const auto control = std::make_shared<LocalControl>(world, rank);
+  const auto group = [&](int own, std::vector<Link> links, Rendezvous& rendezvous) {
+    return std::make_shared<LocalGroup>(own, std::move(links), comm.stats, rendezvous, control);
+  };
+  const auto links = [](int ranks, Link link) { return std::vector<Link>(static_cast<size_t>(ranks), link); };
+  std::vector<Link> all;
+  for (int peer = 0; peer < topology.world(); ++peer) all.push_back(topology.link(rank, peer));
+  comm.world = group(rank, all, world->world());
+  comm.compute = group(rank, all, world->compute());
+  comm.intra = group(comm.local_rank(), links(topology.workers_per_node, Link::intra), world->intra(rank));
+  comm.inter = group(comm.node(), links(topology.nodes, Link::inter), world->inter(rank));
   return comm;
 }
 

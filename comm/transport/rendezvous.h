@@ -14,7 +14,7 @@
 
 namespace godwit {
 
-// Counts the busy ranks of a run (Group::busy()). Thread-safe.
+// Counts the busy ranks of a run (RunControl::busy()). Thread-safe.
 class BusyRanks {
  public:
   using Clock = std::chrono::steady_clock;  // clock of last()

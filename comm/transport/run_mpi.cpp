@@ -38,7 +38,7 @@ Topology agree_on_topology(Topology given, const MpiSession& session) {
 }
 
 std::shared_ptr<Group> make_group(const std::shared_ptr<MpiWorld>& world, const Communicator& comm,
-                                  std::vector<int> ranks, int color) {
+                                  std::shared_ptr<RunControl> control, std::vector<int> ranks, int color) {
   MpiMembers members;
   check_mpi(MPI_Comm_split(MPI_COMM_WORLD, color, comm.rank, &members.comm), "MPI_Comm_split");
   check_mpi(MPI_Comm_set_errhandler(members.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -52,7 +52,7 @@ std::shared_ptr<Group> make_group(const std::shared_ptr<MpiWorld>& world, const 
   const auto here = [&](int peer) { return hosts[static_cast<size_t>(peer)] == hosts[static_cast<size_t>(comm.rank)]; };
   if (std::ranges::all_of(members.world_ranks, here)) members.piece = members.row = MpiMembers::kPieceOnOneHost;
   else if (std::ssize(members.world_ranks) > MpiMembers::kFewMembers) members.row *= MpiMembers::kPiecesOfRow;
-  return std::make_shared<MpiGroup>(std::move(members), std::move(links), comm.stats);
+  return std::make_shared<MpiGroup>(std::move(members), std::move(links), comm.stats, std::move(control));
 }
 
 Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Topology& topology, int rank) {
@@ -63,10 +63,11 @@ Communicator make_communicator(const std::shared_ptr<MpiWorld>& world, const Top
     if (topology.node_of(peer) == comm.node()) node.push_back(peer);
     if (topology.local_rank(peer) == comm.local_rank()) column.push_back(peer);
   }
-  comm.world = make_group(world, comm, everyone, 0);
-  comm.compute = make_group(world, comm, everyone, 0);
-  comm.intra = make_group(world, comm, node, comm.node());
-  comm.inter = make_group(world, comm, column, comm.local_rank());
+  const std::shared_ptr<RunControl> control = mpi_run_control(world, rank);
+  comm.world = make_group(world, comm, control, everyone, 0);
+  comm.compute = make_group(world, comm, control, everyone, 0);
+  comm.intra = make_group(world, comm, control, node, comm.node());
+  comm.inter = make_group(world, comm, control, column, comm.local_rank());
   return comm;
 }
 

@@ -10,7 +10,7 @@ namespace godwit::data {
 
 constexpr int64_t kSpecial = 2;
 
-ClassificationSource::ClassificationSource(const TsvDataset& text, const WordPiece& tokenizer,
+ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordPiece& tokenizer,
                                            const ClassificationOptions& options)
     : length_(options.length),
       classes_(std::ssize(text.classes)),
@@ -40,11 +40,11 @@ ClassificationSource::ClassificationSource(const TsvDataset& text, const WordPie
   hash_ = hash.value();
 }
 
-TextDataset::Extent ClassificationSource::measure(int64_t sample, int64_t) const {
+TextDataset::Extent ClassificationDataset::measure(int64_t sample, int64_t) const {
   return {std::ssize(sentences_[static_cast<size_t>(sample)]) + kSpecial, 0};
 }
 
-TextSample ClassificationSource::read(int64_t sample, int64_t) const {
+TextSample ClassificationDataset::read(int64_t sample, int64_t) const {
   const std::vector<int32_t>& ids = sentences_[static_cast<size_t>(sample)];
   TextSample text;
   text.ids.reserve(ids.size() + kSpecial);

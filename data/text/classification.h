@@ -1,10 +1,10 @@
-// ClassificationSource: a TextDataset of labeled, tokenized sentences of the form [CLS] sentence [SEP].
+// ClassificationDataset: a TextDataset of labeled, tokenized sentences of the form [CLS] sentence [SEP].
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "data/text/tsv_dataset.h"
 #include "data/text/text_dataset.h"
+#include "data/text/tsv_dataset.h"
 #include "data/text/wordpiece.h"
 #include "data/thread_pool.h"
 
@@ -17,10 +17,10 @@ struct ClassificationOptions {
 };
 
 // Samples of a classifier. They are tokenized once.
-class ClassificationSource : public TextDataset {
+class ClassificationDataset : public TextDataset {
  public:
   // Tokenizes all sentences.
-  ClassificationSource(const TsvDataset& text, const WordPiece& tokenizer, const ClassificationOptions& options);
+  ClassificationDataset(const TsvDataset& text, const WordPiece& tokenizer, const ClassificationOptions& options);
 
   int64_t size() const override { return std::ssize(sentences_); }  // number of sentences
   int64_t max_length() const override { return length_; }

@@ -28,7 +28,7 @@ void check_options(const PretrainingOptions& options) {
 
 }  // namespace
 
-PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options)
+PretrainingDataset::PretrainingDataset(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options)
     : options_(std::move(options)),
       room_(options_.length - kSpecial),
       pad_(tokenizer.vocabulary().pad()),
@@ -53,7 +53,7 @@ PretrainingSource::PretrainingSource(const Corpus& corpus, const WordPiece& toke
   hash_ = hash.value();
 }
 
-void PretrainingSource::tokenize(const Corpus& corpus, const WordPiece& tokenizer) {
+void PretrainingDataset::tokenize(const Corpus& corpus, const WordPiece& tokenizer) {
   struct Block {
     std::vector<int32_t> ids;
     std::vector<int64_t> lengths;  // tokens per sentence
@@ -90,7 +90,7 @@ void PretrainingSource::tokenize(const Corpus& corpus, const WordPiece& tokenize
   }
 }
 
-void PretrainingSource::cut_runs() {
+void PretrainingDataset::cut_runs() {
   for (size_t d = 0; d + 1 < documents_.size(); ++d) {
     int64_t first = documents_[d];
     for (int64_t s = first; s < documents_[d + 1]; ++s) {
@@ -101,11 +101,11 @@ void PretrainingSource::cut_runs() {
   }
 }
 
-PretrainingSource::Range PretrainingSource::sentences(int64_t first, int64_t last) const {
+PretrainingDataset::Range PretrainingDataset::sentences(int64_t first, int64_t last) const {
   return {sentences_[static_cast<size_t>(first)], sentences_[static_cast<size_t>(last)]};
 }
 
-PretrainingSource::Plan PretrainingSource::plan(int64_t sample, int64_t epoch) const {
+PretrainingDataset::Plan PretrainingDataset::plan(int64_t sample, int64_t epoch) const {
   const Run& run = runs_[static_cast<size_t>(sample)];
   RandomStream random(options_.seed, Purpose::text, static_cast<uint32_t>(epoch), static_cast<uint32_t>(sample));
   int64_t target = room_;
@@ -130,7 +130,7 @@ PretrainingSource::Plan PretrainingSource::plan(int64_t sample, int64_t epoch) c
 }
 
 // Consecutive sentences of one document, until they have `size` tokens or the document ends.
-PretrainingSource::Range PretrainingSource::random_text(int32_t document, int64_t size, RandomStream& random) const {
+PretrainingDataset::Range PretrainingDataset::random_text(int32_t document, int64_t size, RandomStream& random) const {
   const int64_t begin = documents_[static_cast<size_t>(document)], end = documents_[static_cast<size_t>(document) + 1];
   const int64_t all = documents_.back(), others = all - (end - begin);
   int64_t first = random.below(static_cast<uint32_t>(others > 0 ? others : all));
@@ -141,7 +141,7 @@ PretrainingSource::Range PretrainingSource::random_text(int32_t document, int64_
   return sentences(first, last);
 }
 
-int64_t PretrainingSource::predictions(int64_t tokens) const {
+int64_t PretrainingDataset::predictions(int64_t tokens) const {
   const auto share = [&](int64_t of) {
     return std::max<int64_t>(1, std::lround(static_cast<double>(of) * options_.masked));
   };
@@ -149,13 +149,13 @@ int64_t PretrainingSource::predictions(int64_t tokens) const {
   return std::min({share(tokens), most, tokens - kSpecial});
 }
 
-TextDataset::Extent PretrainingSource::measure(int64_t sample, int64_t epoch) const {
+TextDataset::Extent PretrainingDataset::measure(int64_t sample, int64_t epoch) const {
   const Plan made = plan(sample, epoch);
   const int64_t tokens = made.a.size() + made.b.size() + kSpecial;
   return {tokens, predictions(tokens)};
 }
 
-TextSample PretrainingSource::read(int64_t sample, int64_t epoch) const {
+TextSample PretrainingDataset::read(int64_t sample, int64_t epoch) const {
   const Plan made = plan(sample, epoch);
   TextSample text;
   const auto add = [&](const Range& range) {
@@ -172,7 +172,7 @@ TextSample PretrainingSource::read(int64_t sample, int64_t epoch) const {
   return text;
 }
 
-void PretrainingSource::mask(TextSample& text, int64_t sample, int64_t epoch) const {
+void PretrainingDataset::mask(TextSample& text, int64_t sample, int64_t epoch) const {
   std::vector<int32_t> places(text.ids.size());
   std::iota(places.begin(), places.end(), 0);
   places.pop_back();                              // the last [SEP]

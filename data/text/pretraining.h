@@ -1,4 +1,4 @@
-// PretrainingSource: samples for masked language modeling and next-sentence prediction. They are drawn from a corpus
+// PretrainingDataset: samples for masked language modeling and next-sentence prediction. They are drawn from a corpus
 // anew in every epoch.
 #pragma once
 #include <cstdint>
@@ -32,10 +32,10 @@ struct PretrainingOptions {
 // - If A and B are too long, tokens are removed from the longer one at random ends.
 // - Special tokens are never masked. Of the masked tokens, 80 % become [MASK], 10 % become a random token of the
 //   vocabulary, and 10 % stay unchanged.
-class PretrainingSource : public TextDataset {
+class PretrainingDataset : public TextDataset {
  public:
   // Throws if an option is out of range, or if the corpus has no tokens.
-  PretrainingSource(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options);
+  PretrainingDataset(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options);
 
   int64_t size() const override { return static_cast<int64_t>(runs_.size()); }
   int64_t max_length() const override { return options_.length; }

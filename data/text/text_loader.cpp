@@ -15,24 +15,24 @@ constexpr int64_t kMultiple = 8;
 // One batch of text; each sample is one part.
 class Job : public PrefetchJob {
  public:
-  Job(const TextDataset& source, int64_t epoch, std::span<const uint32_t> samples) : source_(source), epoch_(epoch) {
+  Job(const TextDataset& dataset, int64_t epoch, std::span<const uint32_t> samples) : dataset_(dataset), epoch_(epoch) {
     batch_.samples.assign(samples.begin(), samples.end());
     int64_t longest = 1, masked = 0;
     for (const int64_t sample : batch_.samples) {
-      extents_.push_back(source.measure(sample, epoch));
+      extents_.push_back(dataset.measure(sample, epoch));
       first_masked_.push_back(masked);
       longest = std::max(longest, extents_.back().tokens);
       masked += extents_.back().masked;
     }
-    length_ = std::min((longest + kMultiple - 1) / kMultiple * kMultiple, std::max(longest, source.max_length()));
+    length_ = std::min((longest + kMultiple - 1) / kMultiple * kMultiple, std::max(longest, dataset.max_length()));
     const auto count = static_cast<int64_t>(samples.size());
     check(count <= std::numeric_limits<int32_t>::max() / length_, "batch: ", count, " samples of ", length_,
           " tokens are too many; lower --batch");
     const auto ints = [](const Shape& shape) { return Tensor(shape, DType::i32, kCpu); };
     batch_.ids = ints({count, length_});
-    batch_.types = ints({count, length_});
+    batch_.token_type_ids = ints({count, length_});
     batch_.mask = Tensor({count, length_}, DType::u8, kCpu);
-    const TextDataset::Targets targets = source.targets();
+    const TextDataset::Targets targets = dataset.targets();
     if (targets.labels) batch_.labels = ints({count});
     if (targets.spans) batch_.starts = ints({count}), batch_.ends = ints({count});
     if (targets.masked) batch_.masked_positions = ints({masked}), batch_.masked_labels = ints({masked});
@@ -43,7 +43,7 @@ class Job : public PrefetchJob {
   TextBatch take() { return std::move(batch_); }
 
  private:
-  const TextDataset& source_;
+  const TextDataset& dataset_;
   int64_t epoch_;
   int64_t length_ = 0;  // tokens per row, including padding
   std::vector<TextDataset::Extent> extents_;
@@ -52,16 +52,16 @@ class Job : public PrefetchJob {
 };
 
 void Job::prepare(size_t row) {
-  const TextSample sample = source_.read(batch_.samples[row], epoch_);
+  const TextSample sample = dataset_.read(batch_.samples[row], epoch_);
   const auto tokens = static_cast<int64_t>(sample.ids.size()), masked = std::ssize(sample.masked_positions);
   check(tokens == extents_[row].tokens && masked == extents_[row].masked, "loader: sample ", batch_.samples[row],
         " has ", tokens, " tokens, ", masked, " of them masked, but measure() returned ", extents_[row].tokens, " and ",
         extents_[row].masked);
   const int64_t begin = static_cast<int64_t>(row) * length_;
   int32_t* ids = batch_.ids.data<int32_t>() + begin;
-  int32_t* types = batch_.types.data<int32_t>() + begin;
+  int32_t* types = batch_.token_type_ids.data<int32_t>() + begin;
   uint8_t* mask = batch_.mask.data<uint8_t>() + begin;
-  std::fill(std::copy(sample.ids.begin(), sample.ids.end(), ids), ids + length_, source_.pad());
+  std::fill(std::copy(sample.ids.begin(), sample.ids.end(), ids), ids + length_, dataset_.pad());
   std::fill_n(types, length_, 0);
   std::fill(types + sample.first, types + tokens, 1);
   std::fill(std::fill_n(mask, tokens, uint8_t{1}), mask + length_, uint8_t{0});
@@ -81,16 +81,16 @@ void Job::prepare(size_t row) {
 
 }  // namespace
 
-TextLoader::TextLoader(const TextDataset& source, LoaderOptions options, int64_t window)
-    : source_(source),
+TextLoader::TextLoader(const TextDataset& dataset, LoaderOptions options, int64_t window)
+    : dataset_(dataset),
       train_(options.train),
-      sampler_(source.size(), options.sampling(), window),
+      sampler_(dataset.size(), options.sampling(), window),
       prefetcher_(options.prefetch, options.workers) {}
 
 void TextLoader::start_epoch(int64_t epoch, int64_t first_batch) {
   check(first_batch >= 0 && first_batch <= batches(), "loader: batch ", first_batch, " of ", batches());
   epoch_ = train_ ? epoch : 0;
-  sampler_.start_epoch(epoch, [this](int64_t sample) { return source_.measure(sample, epoch_).tokens; });
+  sampler_.start_epoch(epoch, [this](int64_t sample) { return dataset_.measure(sample, epoch_).tokens; });
   submitted_ = first_batch;
   prefetcher_.start([this] { return make_job(); });
 }
@@ -103,7 +103,7 @@ std::optional<TextBatch> TextLoader::next() {
 
 std::shared_ptr<PrefetchJob> TextLoader::make_job() {
   if (submitted_ == batches()) return nullptr;
-  return std::make_shared<Job>(source_, epoch_, sampler_.batch(submitted_++));
+  return std::make_shared<Job>(dataset_, epoch_, sampler_.batch(submitted_++));
 }
 
 }  // namespace godwit::data

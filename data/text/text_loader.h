@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "data/text/length_sampler.h"
 #include "data/loader_options.h"
 #include "data/prefetcher.h"
+#include "data/text/length_sampler.h"
 #include "data/text/text_dataset.h"
 #include "engine/tensor.h"
 
@@ -15,7 +15,7 @@ namespace godwit::data {
 // A padded batch. l is the length of the longest sample, rounded up to a multiple of 8, but at most the dataset's
 // max_length. Tensors without a corresponding target in the dataset are undefined.
 struct TextBatch {
-  Tensor ids, types;                       // [b, l] int32; padding has the pad id and type 0
+  Tensor ids, token_type_ids;                      // [b, l] int32; padding has the pad id and type 0
   Tensor mask;                             // [b, l] uint8, 1 for tokens, 0 for padding
   Tensor labels;                           // [b] int32: class, or next sentence (0: B follows A)
   Tensor starts, ends;                     // [b] int32: first and last token of the answer; 0 if absent
@@ -29,7 +29,7 @@ class TextLoader {
  public:
   // Keeps a reference to the dataset. `window`: number of batches that are sorted by length together, see
   // LengthSampler.
-  TextLoader(const TextDataset& source, LoaderOptions options, int64_t window = 64);
+  TextLoader(const TextDataset& dataset, LoaderOptions options, int64_t window = 64);
 
   int64_t batches() const { return sampler_.batches(); }     // number of batches of this rank per epoch
   void start_epoch(int64_t epoch, int64_t first_batch = 0);  // may be called at any time; first_batch: where to resume
@@ -38,7 +38,7 @@ class TextLoader {
  private:
   std::shared_ptr<PrefetchJob> make_job();
 
-  const TextDataset& source_;
+  const TextDataset& dataset_;
   bool train_;
   LengthSampler sampler_;
   int64_t epoch_ = 0, submitted_ = 0;

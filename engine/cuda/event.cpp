@@ -21,7 +21,7 @@ void Event::wait() const {
   if (!event_) return;
   const auto& cuda = context().cuda;
   const auto& event = *static_cast<const CudaEvent*>(event_.get());
-  if (cuda) event.hold(cuda->stream.get());
+  if (cuda) event.wait(cuda->stream.get());
   else cuda_check(event.synchronize(), "cudaEventSynchronize");
 }
 

@@ -36,7 +36,7 @@ class CudaEvent {
     return milliseconds / 1000;
   }
   // Makes work queued on the stream from now on wait for the event.
-  void hold(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
+  void wait(cudaStream_t stream) const { cuda_check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent"); }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/parallel/not_finite.h"
+#include "comm/buckets/not_finite.h"
 #include "engine/device.h"
 #include "engine/half.h"
 #include "engine/philox.h"

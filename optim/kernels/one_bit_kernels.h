@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 #include "engine/inline.h"
 
 // Kernels of 1-bit Adam, 0/1 Adam and 1-bit LAMB.

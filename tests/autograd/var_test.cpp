@@ -1,3 +1,4 @@
+#include "autograd/leaf.h"
 #include "autograd/var.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ TEST(Var, LeafWithoutMemoryCopiesItsFirstContribution) {
 TEST(Var, LeafWritesIntoBoundMemoryAndOverwritesAfterClear) {
   Var x = leaf(2);
   Tensor value = Tensor::zeros({1}, DType::f64), grad = Tensor::full({1}, 99, DType::f64);
-  x.rebind(value, grad);
+  Leaf(x).rebind(value, grad);
   EXPECT_EQ(value.item(), 2) << "rebind copies the value";
   backward(scale(x, 4));
   EXPECT_EQ(grad.item(), 4) << "the first contribution overwrites";
@@ -75,7 +76,7 @@ TEST(Var, LeafWritesIntoBoundMemoryAndOverwritesAfterClear) {
 TEST(Var, HookRunsOnceAfterTheLastContribution) {
   Var x = leaf(1);
   std::vector<double> seen;
-  x.on_grad([&] { seen.push_back(x.grad().item()); });
+  Leaf(x).on_grad([&] { seen.push_back(x.grad().item()); });
   backward(sum(scale(x, 2), scale(scale(x, 3), 1)));
   EXPECT_EQ(seen, std::vector<double>{5});
 }
@@ -85,13 +86,13 @@ TEST(Var, AFunctionIsRemovedByItsOwnerOnly) {
   const Var x = leaf(1);
   int first = 0, second = 0;
   const int owners[2] = {};
-  x.on_grad([&] { ++first; }, &owners[0]);
-  x.on_grad([&] { ++second; }, &owners[1]);
-  x.on_grad(nullptr, &owners[0]);
-  EXPECT_EQ(x.grad_hook_owner(), &owners[1]);
+  Leaf(x).on_grad([&] { ++first; }, &owners[0]);
+  Leaf(x).on_grad([&] { ++second; }, &owners[1]);
+  Leaf(x).on_grad(nullptr, &owners[0]);
+  EXPECT_EQ(Leaf(x).grad_hook_owner(), &owners[1]);
   backward(scale(x, 2));
-  x.on_grad(nullptr, &owners[1]);
-  EXPECT_EQ(x.grad_hook_owner(), nullptr);
+  Leaf(x).on_grad(nullptr, &owners[1]);
+  EXPECT_EQ(Leaf(x).grad_hook_owner(), nullptr);
   backward(scale(x, 2));
   EXPECT_EQ(first, 0);
   EXPECT_EQ(second, 1);
@@ -100,8 +101,8 @@ TEST(Var, AFunctionIsRemovedByItsOwnerOnly) {
 TEST(Var, HooksRunBeforeTheRestOfBackward) {
   Var a = leaf(1), b = leaf(1);
   std::vector<std::string> order;
-  a.on_grad([&] { order.push_back("a"); });
-  b.on_grad([&] { order.push_back("b"); });
+  Leaf(a).on_grad([&] { order.push_back("a"); });
+  Leaf(b).on_grad([&] { order.push_back("b"); });
   Var hidden = Var::result(a.value(), {a}, [da = a.gradient(), &order](const Tensor& dy) {
     order.push_back("below a");
     da.add(dy);
@@ -153,7 +154,7 @@ TEST(Var, RefusesInvalidUse) {
 TEST(Recompute, CallsTheFunctionAgainInBackward) {
   const Var x = leaf(2), w = leaf(7);
   int calls = 0, hooks = 0;
-  w.on_grad([&] { ++hooks; });
+  Leaf(w).on_grad([&] { ++hooks; });
   const Var y = recompute({x, w}, [&] {
     ++calls;
     return sum(scale(x, 3), sum(scale(w, 5), x));
@@ -197,7 +198,7 @@ TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
   const Var w(detached, true);
   detached.detach();
   int uses = 0;
-  w.on_use([&] {
+  Leaf(w).on_use([&] {
     ++uses;
     if (!detached.attached()) detached.attach(memory);
   });
@@ -216,7 +217,7 @@ TEST(Var, OnUseIsCalledBeforeAValueIsRead) {
   backward(y);
   EXPECT_GT(uses, 0);
   EXPECT_EQ(w.grad().item(3), 1);
-  w.on_use(nullptr);
+  Leaf(w).on_use(nullptr);
   uses = 0;
   (void)w.value();
   EXPECT_EQ(uses, 0);

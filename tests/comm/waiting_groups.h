@@ -19,16 +19,12 @@ struct CallLog {
 class WaitingGroup : public Group {
  public:
   WaitingGroup(std::shared_ptr<Group> host, std::shared_ptr<CommStats> stats, std::shared_ptr<CallLog> log)
-      : Group(host->rank(), host->links(), std::move(stats)), host_(std::move(host)), log_(std::move(log)) {}
+      : Group(host->rank(), host->links(), std::move(stats), host->control()),
+        host_(std::move(host)),
+        log_(std::move(log)) {}
 
-  bool kernels_wait() const override { return true; }
-  void abort(const std::string& reason) override { host_->abort(reason); }
+  bool collectives_are_kernels() const override { return true; }
   void check_failure(std::string_view phase) override { host_->check_failure(phase); }
-  std::shared_ptr<void> busy() override { return host_->busy(); }
-  std::chrono::steady_clock::time_point last_busy() override { return host_->last_busy(); }
-  bool may_continue(bool stop) override { return host_->may_continue(stop); }
-  bool stop_requested(bool stop) override { return host_->stop_requested(stop); }
-  void forget_stop() override { host_->forget_stop(); }
 
  protected:
   void do_all_reduce(const Tensor& x, Reduce op, std::string_view phase) override {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "autograd/ops/linear.h"
-#include "comm/parallel/scheduler.h"
+#include "comm/buckets/scheduler.h"
 #include "comm/transport/local.h"
 #include "engine/host_reads.h"
 #include "tests/emulated_cuda/cuda_runtime.h"
@@ -172,7 +172,7 @@ TEST_P(CudaNcclGroup, ABusyRankPostponesTheTimeout) {
   run(
       [&](Communicator& comm, const Tensor& x) {
         if (comm.rank == 1) {
-          const auto busy = comm.world->busy();
+          const auto busy = comm.world->control()->busy();
           std::this_thread::sleep_for(2 * kShort);
         }
         sum(comm, x);

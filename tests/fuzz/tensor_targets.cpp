@@ -9,7 +9,7 @@
 #include "engine/safetensors.h"
 #include "nn/weights.h"
 #include "optim/checkpoint_files.h"
-#include "optim/saved_parts.h"
+#include "optim/saved_state.h"
 #include "tests/fuzz/target.h"
 
 namespace godwit::fuzz {
@@ -59,10 +59,10 @@ void weights(Input input) {
 // The state that a rank saved, copied to one tensor of each type that optimizers keep.
 void checkpoint_state(Input input) {
   constexpr int64_t kNumel = 64;
-  const checkpoint::SavedParts saved(map_safetensors(file_of(input)), kNumel);
+  const checkpoint::SavedState saved(map_safetensors(file_of(input)), kNumel);
   const auto copy = [&](const char* name, int64_t begin, int64_t numel, DType dtype) {
     const Tensor values({numel}, dtype, kCpu);
-    checkpoint::copy_parts(
+    checkpoint::copy_state(
         {{.name = name, .begin = begin, .values = values, .replicated = false, .bits = 32 * numel}},
         {0}, [&](int) -> const auto& { return saved; });
   };

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "autograd/leaf.h"
 #include "engine/context.h"
 #include "models/bert.h"
 #include "models/gpt2.h"
@@ -81,7 +82,8 @@ Results run(const nn::Module& model, const F& loss_of) {
   const std::vector<Parameter> parameters = model.parameters();
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
     results.order.clear();
-    for (const Parameter& p : parameters) p.var.on_grad([&results, name = p.name] { results.order.push_back(name); });
+    for (const Parameter& p : parameters)
+      Leaf(p.var).on_grad([&results, name = p.name] { results.order.push_back(name); });
     const Var loss = loss_of();
     backward(loss, 0.5);
     results.numbers.push_back({loss.value().item()});

@@ -1,3 +1,4 @@
+#include "autograd/leaf.h"
 #include "models/resnet.h"
 
 #include <cmath>
@@ -192,7 +193,7 @@ TEST(ResNet, EveryHookRunsOnceAndTheStemsLast) {
   const auto model = make_resnet(resnet_config("resnet20"));
   std::vector<std::string> finished;
   for (const Parameter& p : model->parameters())
-    p.var.on_grad([&finished, name = p.name] { finished.push_back(name); });
+    Leaf(p.var).on_grad([&finished, name = p.name] { finished.push_back(name); });
   backward(ops::softmax_cross_entropy(model->forward(Var(test::golden_images({4, 8, 8, 3}, DType::f32))),
                                       test::golden_labels(4, 10)));
   EXPECT_EQ(finished.size(), model->parameters().size());

@@ -6,7 +6,7 @@
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/relu.h"
 #include "autograd/ops/softmax_cross_entropy.h"
-#include "comm/parallel/scheduler.h"
+#include "comm/buckets/scheduler.h"
 #include "engine/philox.h"
 #include "nn/init.h"
 #include "nn/layers.h"

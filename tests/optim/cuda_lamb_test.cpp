@@ -1,8 +1,8 @@
 // LAMB, 1-bit LAMB and Adafactor on ranks that share a GPU. Parameters and all state must match the CPU bit for bit.
 #include <gmock/gmock.h>
 
+#include "comm/buckets/sharding.h"
 #include "comm/transport/local.h"
-#include "comm/parallel/sharding.h"
 #include "optim/adafactor.h"
 #include "optim/lamb.h"
 #include "optim/one_bit_lamb.h"

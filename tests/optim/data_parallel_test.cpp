@@ -143,14 +143,8 @@ TEST(DataParallel, WaitingIsTheExchangeAfterBackwardPlusIdleTime) {
 class SleepingGroup : public Group {
  public:
   SleepingGroup(std::chrono::milliseconds length, std::shared_ptr<CommStats> stats)
-      : Group(0, {Link::intra}, std::move(stats)), length_(length) {}
-  void abort(const std::string&) override {}
+      : Group(0, {Link::intra}, std::move(stats), std::make_shared<SingleRunControl>()), length_(length) {}
   void check_failure(std::string_view) override {}
-  std::shared_ptr<void> busy() override { return nullptr; }
-  std::chrono::steady_clock::time_point last_busy() override { return {}; }
-  bool may_continue(bool) override { return true; }
-  bool stop_requested(bool stop) override { return stop; }
-  void forget_stop() override {}
 
  protected:
   void do_all_reduce(const Tensor&, Reduce, std::string_view) override { std::this_thread::sleep_for(length_); }

@@ -1,5 +1,5 @@
 // A non-finite gradient on one rank. All ranks must fail, or skip the step before any state has changed.
-#include "comm/parallel/finite.h"
+#include "comm/buckets/finite.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "comm/parallel/blocks.h"
+#include "comm/buckets/blocks.h"
 #include "optim/data_parallel.h"
 #include "optim/one_bit_adam.h"
 #include "tests/optim/one_bit_harness.h"

@@ -1,7 +1,7 @@
 // Sharded parameters outside of steps: evaluations that differ between ranks, saved models.
 #include <gtest/gtest.h>
 
-#include "comm/parallel/parameter_shards.h"
+#include "comm/buckets/parameter_shards.h"
 #include "tests/optim/parameter_reads_checks.h"
 
 namespace godwit {

@@ -1,4 +1,4 @@
-#include "comm/parallel/parameter_shards.h"
+#include "comm/buckets/parameter_shards.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "optim/checkpoint.h"
-#include "optim/saved_parts.h"
+#include "optim/saved_state.h"
 #include "tests/optim/checkpoint_harness.h"
 #include "tests/optim/methods.h"
 #include "tests/support.h"

@@ -1,4 +1,4 @@
-#include "comm/parallel/sharding.h"
+#include "comm/buckets/sharding.h"
 
 #include <gtest/gtest.h>
 

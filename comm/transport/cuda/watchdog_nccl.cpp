@@ -66,8 +66,8 @@ void NcclWatchdog::give_up(const std::string& reason) {
 }
 
 void NcclWatchdog::check_time(const Member& member, Clock::time_point start, std::string_view phase) const {
-  check(Clock::now() - std::max(start, member.host->last_busy()) < timeout_, "rank ", rank_, ": phase '", phase,
-        "': timeout: NCCL did not finish within ", static_cast<double>(timeout_.count()) / 1000,
+  check(Clock::now() - std::max(start, member.host->control()->last_busy()) < timeout_, "rank ", rank_, ": phase '",
+        phase, "': timeout: NCCL did not finish within ", static_cast<double>(timeout_.count()) / 1000,
         " s; a peer is missing, or its GPU or link hangs");
 }
 

@@ -10,7 +10,7 @@
 #include "apps/config/command_line.h"
 #include "apps/image/image_config.h"
 #include "apps/text/gpt_config.h"
-#include "apps/text/language_config.h"
+#include "apps/text/lm_config.h"
 #include "apps/text/text_config.h"
 #include "engine/check.h"
 
@@ -31,7 +31,7 @@ const Program& program_of(const std::filesystem::path& file) {
       {"mlm", text_program},
       {"squad", text_program},
       {"sst2", text_program},
-      {"ptb", language_program},
+      {"ptb", lm_program},
       {"gpt2", gpt_program},
       {"loco", gpt_program},
       {"shakespeare", gpt_program},

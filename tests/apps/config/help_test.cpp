@@ -64,7 +64,7 @@ TEST(Help, ExplainsEveryMethod) {
   EXPECT_NE(help_of(image_program(), "birder").find("[0.005]"), std::string::npos) << "the default of lr";
   EXPECT_NE(help_of(text_program(), "birder").find("[4e-04]"), std::string::npos) << "the default of this program";
   for (const char* relative : {"lamb", "one_bit_lamb", "adafactor"})
-    for (const Program* program : {&text_program(), &gpt_program(), &language_program()})
+    for (const Program* program : {&text_program(), &gpt_program(), &lm_program()})
       EXPECT_NE(help_of(*program, relative).find("learning rate; at least 0 [0.01]"), std::string::npos) << relative;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/leaf.h"
 #include "autograd/ops/linear.h"
 #include "engine/context.h"
 #include "engine/philox.h"
@@ -46,7 +47,7 @@ inline void expect_joined_linear_equals_layers(DType type, int64_t rows, int64_t
       const Var p(values.to(device), true);
       if (place) {
         const auto [value, grad] = place(number, shape);
-        p.rebind(value, grad);
+        Leaf(p).rebind(value, grad);
       }
       const Var e(values.to(DType::f64), true);
       if (vector) layers.back().bias = p, exact.back().bias = e;

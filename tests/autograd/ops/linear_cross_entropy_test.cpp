@@ -1,3 +1,4 @@
+#include "autograd/leaf.h"
 #include "autograd/ops/linear_cross_entropy.h"
 
 #include <gmock/gmock.h>
@@ -111,7 +112,7 @@ TEST(LinearCrossEntropy, PeakMemoryIsBelowAFifthOfTheLogits) {
     const Var x(random_tensor({n, width}, DType::f32, 1).to(dtype), true),
         w(random_tensor({classes, width}, DType::f32, 2), true);
     const Tensor labels = labels_of(n, classes, false);
-    w.rebind(w.value(), Tensor({classes, width}, DType::f32, kCpu));  // the gradient's memory, as in a bucket
+    Leaf(w).rebind(w.value(), Tensor({classes, width}, DType::f32, kCpu));  // the gradient's memory, as in a bucket
     Pool& pool = *context().pool;
     pool.reset_peak();
     const int64_t before = pool.stats().bytes_in_use;
@@ -134,7 +135,7 @@ TEST(LinearCrossEntropy, GradientsOfTheForwardPassAddToOthers) {
   for (const bool bound : {false, true}) {
     const Var vx(x, true), vw(w, true);
     const Tensor memory = Tensor::zeros({kSome, width}, DType::f64);
-    if (bound) vw.rebind(w, memory);
+    if (bound) Leaf(vw).rebind(w, memory);
     backward(loss_of(vx, vw));
     expect(vw, 2);
     backward(loss_of(vx, vw), 0.5);  // a second micro-batch
@@ -161,14 +162,14 @@ TEST(LinearCrossEntropy, GradientsOfTheForwardPassAddToOthers) {
     expect(vw, 2);
     vw.clear_grad();
     const Var before = loss_of(vx, vw);
-    vw.move_early_gradient();
+    Leaf(vw).move_early_gradient();
     if (bound) memory.zero();  // as the scheduler does for an unused parameter
     backward(before, 0.5);
     expect(vw, 1);
     EXPECT_EQ(vw.grad().same_buffer(memory), bound);
     vw.clear_grad();
     const Var other = loss_of(vx, vw);
-    if (bound) vw.rebind(w, memory);
+    if (bound) Leaf(vw).rebind(w, memory);
     backward(loss_of(vx, vw), 0.5);
     backward(other);
     expect(vw, 3);

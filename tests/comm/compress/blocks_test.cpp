@@ -1,4 +1,4 @@
-#include "comm/parallel/blocks.h"
+#include "comm/buckets/blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "comm/parallel/finite.h"
+#include "comm/buckets/finite.h"
 #include "comm/compress/wire/half.h"
 #include "comm/compress/wire/scaled_signs.h"
 #include "comm/compress/wire/sign_bits.h"

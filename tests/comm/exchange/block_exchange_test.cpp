@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "comm/buckets/blocks.h"
 #include "comm/compress/int8.h"
 #include "comm/compress/levels.h"
 #include "comm/exchange/ef21.h"
@@ -12,7 +13,6 @@
 #include "comm/exchange/qsgd.h"
 #include "comm/exchange/terngrad.h"
 #include "comm/exchange/topk.h"
-#include "comm/parallel/blocks.h"
 #include "engine/context.h"
 #include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/table.h"

@@ -4,13 +4,13 @@
 #include <bit>
 #include <limits>
 
+#include "comm/buckets/sharding.h"
 #include "comm/exchange/block_exchange.h"
 #include "comm/exchange/dense.h"
 #include "comm/exchange/ef21.h"
 #include "comm/exchange/loco.h"
 #include "comm/exchange/power_sgd.h"
 #include "comm/exchange/terngrad.h"
-#include "comm/parallel/sharding.h"
 #include "comm/transport/local.h"
 #include "tests/gpu_memory.h"
 #include "tests/support.h"

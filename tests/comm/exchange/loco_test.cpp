@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "comm/parallel/sharding.h"
+#include "comm/buckets/sharding.h"
 #include "comm/compress/wire/loco_codes.h"
 #include "tests/comm/exchange/exchange_harness.h"
 #include "tests/comm/table.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "comm/parallel/bucket.h"
+#include "comm/buckets/bucket.h"
 
 namespace godwit::reference {
 

@@ -322,7 +322,7 @@ TEST_P(Collectives, RanksAgreeOnTheStepToStopAfter) {
     for (const int stopping : {0, topology.world() - 1})
       run(topology, [&](Communicator& comm) {
         int64_t steps = 0;
-        while (steps < 1000 && comm.world->may_continue(comm.rank == stopping && steps >= 9)) {
+        while (steps < 1000 && comm.world->control()->may_continue(comm.rank == stopping && steps >= 9)) {
           if (++steps % 4 == 0) comm.inter->barrier("step");
           if (steps % 4 == comm.rank % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -341,7 +341,7 @@ TEST_P(Collectives, StepsMayContinueAfterAStop) {
       int64_t steps = 0, stops = 0;
       while (steps < 100) {
         const bool asks = stops < 5 && comm.rank == stops % topology.world() && steps >= 9 * (stops + 1);
-        if (comm.world->may_continue(asks)) {
+        if (comm.world->control()->may_continue(asks)) {
           if (++steps % 4 == comm.rank % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           if (steps % 2 == 0) comm.world->barrier("step");  // ranks differ by a step at most
           continue;
@@ -350,7 +350,7 @@ TEST_P(Collectives, StepsMayContinueAfterAStop) {
         comm.world->all_gather(own, all, "steps");
         for (const int64_t other : all.to_vector<int64_t>()) EXPECT_EQ(other, steps);
         ++stops;
-        comm.world->continue_steps();
+        continue_steps(*comm.world);
       }
       EXPECT_EQ(stops, 5);
     });
@@ -361,15 +361,15 @@ TEST_P(Collectives, AStopRequestReachesAllRanks) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {
       const int last = topology.world() - 1;
-      EXPECT_FALSE(comm.world->stop_requested(false));
+      EXPECT_FALSE(comm.world->control()->stop_requested(false));
       comm.world->barrier("begin");
       if (comm.rank == last) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      while (comm.rank % 2 == 0 && !comm.world->stop_requested(comm.rank == last)) continue;
+      while (comm.rank % 2 == 0 && !comm.world->control()->stop_requested(comm.rank == last)) continue;
       if (comm.rank == last) {
-        EXPECT_TRUE(comm.world->stop_requested(true));
+        EXPECT_TRUE(comm.world->control()->stop_requested(true));
       }
       comm.world->barrier("end");
-      EXPECT_TRUE(comm.world->may_continue(false)) << "the request does not count as a stop between steps";
+      EXPECT_TRUE(comm.world->control()->may_continue(false)) << "the request does not count as a stop between steps";
     });
 }
 
@@ -380,7 +380,7 @@ TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
       const bool late = comm.rank == topology.world() - 1 && comm.rank > 0;
       for (int step = 1; step <= 3; ++step) {
         if (late && step == 3) comm.world->barrier("steps");
-        EXPECT_TRUE(comm.world->may_continue(late && step == 3));
+        EXPECT_TRUE(comm.world->control()->may_continue(late && step == 3));
       }
       if (!late && topology.world() > 1) comm.world->barrier("steps");
     });

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "comm/buckets/scheduler.h"
 #include "comm/transport/local.h"
-#include "comm/parallel/scheduler.h"
 #include "engine/context.h"
 #include "tests/comm/table.h"
 #include "tests/support.h"

@@ -100,7 +100,7 @@ TEST(LocalFailure, OtherExceptionTypesArePreserved) {
 
 TEST(LocalFailure, AbortCarriesItsReason) {
   const std::string text = error_of({2, 1}, [](Communicator& comm) {
-    if (comm.rank == 1) comm.intra->abort("interrupted by the user");
+    if (comm.rank == 1) comm.intra->control()->abort("interrupted by the user");
     else comm.world->barrier("wait");
   });
   EXPECT_EQ(text, "rank 1: interrupted by the user");
@@ -119,7 +119,7 @@ TEST(LocalFailure, RankThatEndsEarlyIsNamed) {
 TEST(Local, WaitingForABusyRankDoesNotTimeOut) {
   const auto slow = [](bool busy) {
     return [busy](Communicator& comm) {
-      const auto token = busy && comm.rank == 0 ? comm.world->busy() : nullptr;
+      const auto token = busy && comm.rank == 0 ? comm.world->control()->busy() : nullptr;
       if (comm.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(700));
       comm.inter->all_reduce(Tensor::zeros({4}), Reduce::sum, "gradients");
     };

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 TEST(Classification, TokenizesAndTruncates) {
   const TsvDataset text{.sentences = {"w1 w2, w3", "\x01", "w4"}, .labels = {1, 0, 2}, .classes = {"a", "b", "c"}};
-  const ClassificationSource source(text, word_tokenizer(), {.length = 5});
+  const ClassificationDataset source(text, word_tokenizer(), {.length = 5});
   EXPECT_EQ(source.size(), 3);
   EXPECT_EQ(source.classes(), 3);
   EXPECT_EQ(source.cut(), 1);
@@ -32,7 +32,7 @@ TEST(Classification, HashDependsOnTheContentsAndNotOnThreads) {
                           .labels = std::vector<int32_t>(100, 1),
                           .classes = {"a", "b"}};
   const auto hash = [](const TsvDataset& of, int threads) {
-    return ClassificationSource(of, word_tokenizer(), {.threads = threads}).hash();
+    return ClassificationDataset(of, word_tokenizer(), {.threads = threads}).hash();
   };
   EXPECT_EQ(hash(text, 1), hash(text, 3));
   TsvDataset other = text;
@@ -45,7 +45,8 @@ TEST(Classification, HashDependsOnTheContentsAndNotOnThreads) {
 
 TEST(Classification, RefusesALengthWithoutRoomForText) {
   const TsvDataset text{.sentences = {"w1"}, .labels = {0}, .classes = {"a"}};
-  EXPECT_THAT(error_of([&] { ClassificationSource(text, word_tokenizer(), {.length = 2}); }), HasSubstr("length of 2"));
+  EXPECT_THAT(error_of([&] { ClassificationDataset(text, word_tokenizer(), {.length = 2}); }),
+              HasSubstr("length of 2"));
 }
 
 }  // namespace classification_test

@@ -53,7 +53,7 @@ bool same(const TextSample& a, const TextSample& b) {
 TEST(Pretraining, SamplesAreTwoSegmentsOfTheCorpus) {
   const Corpus text = corpus(20, 30);
   const std::vector<int32_t> all = ids_of(text);
-  const PretrainingSource source(text, word_tokenizer(), {.length = 40, .seed = 3});
+  const PretrainingDataset source(text, word_tokenizer(), {.length = 40, .seed = 3});
   EXPECT_EQ(source.tokens(), std::ssize(all));
   const auto found = [&](auto begin, auto end) { return std::search(all.begin(), all.end(), begin, end); };
   int64_t followed = 0, random = 0;
@@ -96,7 +96,7 @@ TEST(Pretraining, UsesAllSentencesAndOtherDocuments) {
     for (int s = 0; s < 7; ++s) text += " w" + std::to_string(d) + " w" + std::to_string(d) + "\n";
     text += "\n";
   }
-  const PretrainingSource source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 19, .short_samples = 0});
+  const PretrainingDataset source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 19, .short_samples = 0});
   EXPECT_EQ(source.size(), 10) << "14 tokens per document, room for 16";
   std::set<int32_t> others;
   for (int64_t epoch = 0; epoch < 200; ++epoch)
@@ -117,7 +117,7 @@ TEST(Pretraining, UsesAllSentencesAndOtherDocuments) {
 TEST(Pretraining, SplitsLongSentencesIntoHalves) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "w" + std::to_string(i % 10) + " ";
-  const PretrainingSource source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 43});
+  const PretrainingDataset source(Corpus(text, Sentences::lines), word_tokenizer(), {.length = 43});
   EXPECT_EQ(source.size(), 25) << "1000 tokens, 40 per run";
   bool follows = false;
   for (int64_t i = 0; i < source.size(); ++i) follows = follows || source.read(i, 0).label == 0;
@@ -125,7 +125,7 @@ TEST(Pretraining, SplitsLongSentencesIntoHalves) {
 }
 
 TEST(Pretraining, OneDocumentOfOneSentenceIsEnough) {
-  const PretrainingSource source(Corpus("w1 w2", Sentences::lines), word_tokenizer(), {.length = 16});
+  const PretrainingDataset source(Corpus("w1 w2", Sentences::lines), word_tokenizer(), {.length = 16});
   ASSERT_EQ(source.size(), 1);
   const TextSample sample = source.read(0, 0);
   EXPECT_EQ(restored(sample), (std::vector<int32_t>{kCls, 6, 7, kSep, 6, 7, kSep}));
@@ -136,7 +136,7 @@ TEST(Pretraining, OneDocumentOfOneSentenceIsEnough) {
 // positions are equally likely.
 TEST(Pretraining, MasksLikeTheOriginal) {
   const Corpus text = corpus(10, 100);
-  const PretrainingSource source(text, word_tokenizer(), {.length = 64, .seed = 9});
+  const PretrainingDataset source(text, word_tokenizer(), {.length = 64, .seed = 9});
   double masked = 0, tokens = 0, hidden = 0, same_token = 0;
   std::vector<int> at(64);
   for (int64_t epoch = 0; epoch < 20; ++epoch)
@@ -166,8 +166,8 @@ TEST(Pretraining, MasksLikeTheOriginal) {
 
 TEST(Pretraining, LimitsTheNumberOfPredictions) {
   const Corpus text = corpus(4, 50);
-  const PretrainingSource few(text, word_tokenizer(), {.length = 64, .max_predictions = 3, .short_samples = 0});
-  const PretrainingSource many(text, word_tokenizer(), {.length = 64, .masked = 0.9, .short_samples = 0});
+  const PretrainingDataset few(text, word_tokenizer(), {.length = 64, .max_predictions = 3, .short_samples = 0});
+  const PretrainingDataset many(text, word_tokenizer(), {.length = 64, .masked = 0.9, .short_samples = 0});
   for (int64_t i = 0; i < few.size(); ++i) EXPECT_LE(few.read(i, 0).masked_labels.size(), 3u);
   EXPECT_EQ(few.read(0, 0).masked_labels.size(), 3u);
   for (int64_t i = 0; i < many.size(); ++i)
@@ -177,7 +177,7 @@ TEST(Pretraining, LimitsTheNumberOfPredictions) {
 TEST(Pretraining, SomeSamplesAreShort) {
   const Corpus text = corpus(4, 500);
   const auto mean = [&](double fraction) {
-    const PretrainingSource source(text, word_tokenizer(), {.length = 64, .short_samples = fraction});
+    const PretrainingDataset source(text, word_tokenizer(), {.length = 64, .short_samples = fraction});
     double tokens = 0;
     for (int64_t i = 0; i < source.size(); ++i) tokens += static_cast<double>(source.measure(i, 0).tokens);
     return tokens / static_cast<double>(source.size());
@@ -188,7 +188,7 @@ TEST(Pretraining, SomeSamplesAreShort) {
 
 TEST(Pretraining, DependsOnlyOnSeedEpochAndSample) {
   const Corpus text = corpus(6, 40);
-  const PretrainingSource a(text, word_tokenizer(), {.length = 32, .seed = 1}),
+  const PretrainingDataset a(text, word_tokenizer(), {.length = 32, .seed = 1}),
       b(text, word_tokenizer(), {.length = 32, .seed = 1, .threads = 3}),
       other(text, word_tokenizer(), {.length = 32, .seed = 2});
   EXPECT_EQ(a.hash(), b.hash());
@@ -206,14 +206,14 @@ TEST(Pretraining, DependsOnlyOnSeedEpochAndSample) {
 TEST(Pretraining, RefusesInvalidArguments) {
   const Corpus text = corpus(2, 3);
   const auto error = [&](PretrainingOptions options) {
-    return error_of([&] { PretrainingSource(text, word_tokenizer(), options); });
+    return error_of([&] { PretrainingDataset(text, word_tokenizer(), options); });
   };
   EXPECT_THAT(error({.length = 4}), HasSubstr("length of 4"));
   EXPECT_THAT(error({.masked = 0}), HasSubstr("masks 0"));
   EXPECT_THAT(error({.masked = 1}), HasSubstr("masks 1"));
   EXPECT_THAT(error({.max_predictions = -1}), HasSubstr("max_predictions -1"));
   EXPECT_THAT(error({.short_samples = 1.5}), HasSubstr("short_samples 1.5"));
-  EXPECT_THAT(error_of([] { PretrainingSource(Corpus("\x01", Sentences::lines), word_tokenizer(), {}); }),
+  EXPECT_THAT(error_of([] { PretrainingDataset(Corpus("\x01", Sentences::lines), word_tokenizer(), {}); }),
               HasSubstr("no tokens"));
 }
 

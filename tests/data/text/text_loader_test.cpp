@@ -65,7 +65,7 @@ bool same(const std::vector<TextBatch>& a, const std::vector<TextBatch>& b) {
   return std::ranges::equal(a, b, [](const TextBatch& x, const TextBatch& y) {
     bool equal = x.samples == y.samples;
     for (Tensor TextBatch::*field :
-         {&TextBatch::ids, &TextBatch::types, &TextBatch::mask, &TextBatch::labels, &TextBatch::starts,
+         {&TextBatch::ids, &TextBatch::token_type_ids, &TextBatch::mask, &TextBatch::labels, &TextBatch::starts,
           &TextBatch::ends, &TextBatch::masked_positions, &TextBatch::masked_labels})
       equal = equal && (x.*field).shape() == (y.*field).shape() && values(x.*field) == values(y.*field);
     return equal;
@@ -83,7 +83,7 @@ TEST(TextLoader, PadsToTheLongestSampleInMultiplesOfEight) {
   EXPECT_THAT(batch.samples, ElementsAre(1, 0));
   EXPECT_EQ(batch.ids.shape(), (Shape{2, 8}));
   EXPECT_THAT(values(batch.ids), ElementsAre(100, 101, 102, 103, -7, -7, -7, -7, 0, 1, 2, -7, -7, -7, -7, -7));
-  EXPECT_THAT(values(batch.types), ElementsAre(0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(values(batch.token_type_ids), ElementsAre(0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0));
   EXPECT_THAT(values(batch.mask), ElementsAre(1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0));
   EXPECT_THAT(values(batch.labels), ElementsAre(1, 0));
   EXPECT_THAT(values(batch.starts), ElementsAre(1, 1));

@@ -1,3 +1,4 @@
+#include "autograd/leaf.h"
 #include "autograd/ops/attention/attention.h"
 
 #include <hwy/targets.h>
@@ -112,7 +113,7 @@ TEST(Attention, OneVariableAsQueryKeyAndValue) {
   const auto t = tensors({2, 5, 5, 2, 3}, DType::f64);
   const auto apart = run({t[0], t[0], t[0], t[3]}, {}, {});
   Var x(t[0], true);
-  x.rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // gives the gradient its own memory
+  Leaf(x).rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // gives the gradient its own memory
   const Var out = ops::attention(x, x, x);
   backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
   const auto sum = values(x.grad());

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "autograd/leaf.h"
 #include "autograd/ops/attention/attention.h"
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "engine/context.h"
@@ -176,7 +177,7 @@ TEST_F(CudaAttention, GradientsAtOddAddresses) {
   const auto gradient = [&](Device device, int64_t offset) {
     const Tensor memory = Tensor::full({count + 2}, 7, DType::bf16).to(device);
     const Var qkv(all.to(device), true);
-    qkv.rebind(all.to(device), memory.range(offset, count).view(shape));
+    Leaf(qkv).rebind(all.to(device), memory.range(offset, count).view(shape));
     const Var y = ops::self_attention(qkv, batch, heads, {.causal = true});
     backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) {
       g.add(dy.to(device));

@@ -1,3 +1,4 @@
+#include "autograd/leaf.h"
 #include "autograd/ops/convolution/conv2d.h"
 
 #include <gtest/gtest.h>
@@ -282,7 +283,7 @@ TEST(Conv2d, ConcurrentRanksGetTheBitsOfASingleRank) {
 TEST(Conv2d, WeightGradientIsWrittenDirectlyToItsBucket) {
   Var x(random_tensor({2, 5, 5, 3}, DType::f32)), w(random_tensor({4, 3, 3, 3}, DType::f32), true);
   Tensor flat = Tensor::full({200}, 7, DType::f32);
-  w.rebind(Tensor({4, 3, 3, 3}), flat.range(50, 108).view({4, 3, 3, 3}));
+  Leaf(w).rebind(Tensor({4, 3, 3, 3}), flat.range(50, 108).view({4, 3, 3, 3}));
   w.value().fill(1);
   auto step = [&] {
     Var y = ops::conv2d(x, w);

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 
+#include "autograd/leaf.h"
 #include "autograd/ops/convolution/conv2d.h"
 #include "engine/cuda/dnn.h"
 #include "engine/gpu.h"
@@ -252,8 +253,8 @@ TEST_F(CudaConv2d, ParametersMayBeginAtAnyOffsetInTheirBucket) {
       const Tensor flat = Tensor::full({700}, 7), flat_gradient = Tensor::full({700}, 9);
       const Var x(in.x.to(context().device), true), w(in.w.to(context().device), true),
           bias(in.bias.to(context().device), true);
-      w.rebind(flat.range(at, 576).view(c.w), flat_gradient.range(at, 576).view(c.w));
-      bias.rebind(flat.range(at + 576, 8), flat_gradient.range(at + 576, 8));
+      Leaf(w).rebind(flat.range(at, 576).view(c.w), flat_gradient.range(at, 576).view(c.w));
+      Leaf(bias).rebind(flat.range(at + 576, 8), flat_gradient.range(at + 576, 8));
       const Var y = ops::conv2d(x, w, bias, c.options);
       EXPECT_EQ(y.dtype(), dtype);
       EXPECT_EQ(y.device(), context().device);

@@ -97,7 +97,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
      }},
     {"abort",
      [](Communicator& comm) {
-       if (comm.rank == 1) comm.intra->abort("interrupted by the user");
+       if (comm.rank == 1) comm.intra->control()->abort("interrupted by the user");
        else reduce_for_ever(comm);
      }},
     {"size",
