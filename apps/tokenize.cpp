@@ -188,8 +188,8 @@ size_t split_at(std::string_view text, double validation) {
   return at;
 }
 
-// Adds the tokens of a file to the parts, and its invalid sequences to `invalid` unless that is null. Returns the
-// number of bytes of text.
+// Adds the tokens of a file to the parts. Counts invalid sequences in `invalid` if it is not null. Returns the number
+// of text bytes.
 size_t add_file(const std::string& file, double validation, Part& train, Part& valid, data::InvalidUtf8* invalid) {
   std::vector<std::string> documents;
   size_t bytes = 0;
@@ -255,7 +255,7 @@ void run(const Arguments& arguments) {
       (texts.*part).insert((texts.*part).end(), (found.*part).begin(), (found.*part).end());
   }
   check(texts.valid.empty() || !arguments.validation, "--validation: ", texts.valid.empty() ? "" : texts.valid.front(),
-        " is for validation, as its name states; leave --validation out, or name the files one by one");
+        " is for validation by its name; leave --validation out, or name the files one by one");
   for (const std::string& file : texts.test)
     std::printf("not used, because its name ends with test: %s\n", file.c_str());
   std::error_code error;

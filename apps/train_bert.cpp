@@ -1,5 +1,4 @@
-// train_bert: pre-trains and fine-tunes BERT on nodes × workers ranks. Each rank has a replica of the model and a shard
-// of the text.
+// train_bert: pre-trains and fine-tunes BERT on nodes × workers ranks. Each rank computes gradients on its own text.
 #include "apps/train/main.h"
 #include "apps/text/text_config.h"
 

@@ -1,5 +1,5 @@
-// train_gpt: trains GPT-2, LLaMA or a mixture of experts on nodes × workers ranks. Each rank has a replica of the model
-// and a shard of the text.
+// train_gpt: trains GPT-2, LLaMA or a mixture of experts on nodes × workers ranks. Each rank computes gradients on its
+// own blocks of text.
 #include "apps/text/gpt_config.h"
 #include "apps/train/main.h"
 

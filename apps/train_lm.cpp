@@ -1,5 +1,5 @@
-// train_lm: trains LSTM language models on nodes × workers ranks. Each rank has a replica of the model and separate
-// streams of the text.
+// train_lm: trains LSTM language models on nodes × workers ranks. Each rank computes gradients on its own streams of
+// text.
 #include "apps/text/lm_config.h"
 #include "apps/train/main.h"
 

@@ -1,4 +1,4 @@
-// train_resnet: trains an image classifier on nodes × workers ranks. Each rank has a replica and a shard of the images.
+// train_resnet: trains an image classifier on nodes × workers ranks. Each rank computes gradients on its own images.
 #include "apps/train/main.h"
 #include "apps/image/image_config.h"
 

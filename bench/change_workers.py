@@ -3,10 +3,9 @@
 
   bench/change_workers.py [--program train_bert] [--steps 390] [--nodes 4] [--seeds 1,2,3,4,5] -- flags of the program
 
-For every seed, there are three runs: a run with W nodes; the same run, continued from its checkpoint after a third of
-the steps with 2W nodes; and the same run, continued after two thirds with W/2 nodes. All steps have the same number of
-samples. Prints the loss of the last evaluation of each run, and the mean difference with the standard deviation over
-the seeds.
+Trains twice for every seed: with W nodes in all steps, and with W, then 2W, then W/2 nodes, each for a third of the
+steps. All steps have the same number of samples. Prints both losses of the last evaluation, and the mean difference
+with the standard deviation over the seeds.
 """
 import argparse
 import json

@@ -40,7 +40,7 @@ def read_metrics(folder):
 
 
 def folder_of(out, program, config, seed, data, flags):
-    """The folder of a run. Its name has a hash of everything that determines the result."""
+    """The folder of a run. Its name contains a hash of program, configuration, data and flags."""
     settings = json.dumps([program, config.read_text(), str(data), flags])
     return out / f"{config.stem}-{seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 

@@ -1,7 +1,7 @@
 // Times a GPT-2 training step without dropout with one rank. Reports the median over steps, by phase, and peak memory.
-// bench/peers/gpt2_step.py is the PyTorch counterpart, and bench/peers/llmc_step.c runs llm.c. All three use the upper
-// bits of i · 2654435761 mod 2³², scaled to the vocabulary, as token i, and train on the same batch in every step.
-// `bench/peers/compare PYTHON ROUNDS gpt2_step` alternates them.
+// bench/peers/gpt2_step.py is the PyTorch counterpart, and bench/peers/llmc_step.c runs llm.c. All three train on one
+// batch: token i is i · 2654435761 mod 2³², scaled to the vocabulary. `bench/peers/compare PYTHON ROUNDS gpt2_step`
+// alternates them.
 #include <fstream>
 
 #include "bench/program.h"

@@ -1,5 +1,5 @@
-// Compares Godwit's collectives under mpirun with MPI's collectives and with the rate of the line, in alternating runs
-// after a check. Also measures the cost of waiting.
+// Compares Godwit's collectives under mpirun with MPI's collectives in alternating runs after a check, and with the
+// link rate. Also measures the cost of waiting.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -77,7 +77,7 @@ void check_sums(const Tensor& x, const Way& way, int rank, int world) {
 void time_all_reduce(Communicator& comm, int64_t bytes) {
   const std::vector<Way> both = ways(comm);
   const Tensor x({bytes / 4});
-  // After these calls, a small all-reduce uses the faster number of rounds.
+  // These calls also let a small all-reduce choose the faster number of rounds.
   for (int call = 0; call < (bytes <= (64 << 10) ? 2 * RoundChoice::kTrials : 1); ++call)
     for (const Way& way : both) check_sums(x, way, comm.rank, comm.world->size());
   const int repeats = bytes <= (1 << 20) ? 40 : bytes <= (1 << 24) ? 15 : 7;
@@ -187,9 +187,9 @@ std::vector<Exchange> exchanges(Communicator& comm) {
            }}};
 }
 
-// With one rank per host, prints the fraction of the line's rate that each exchange reaches on the slowest rank.
-// `rate`: bytes per second and direction. Runs of Godwit, of MPI and of MPI's nonblocking collectives do not alternate,
-// because the congestion control of a connection adapts to the traffic of the last second.
+// With one rank per host: prints the fraction of the link rate that each exchange reaches on the slowest rank. `rate`:
+// bytes per second and direction. Runs of Godwit, of MPI and of MPI's nonblocking collectives do not alternate, because
+// the congestion control of a connection adapts to the traffic of the last second.
 void time_line(Communicator& comm, double rate) {
   for (const Exchange& exchange : exchanges(comm)) {
     struct Run {
@@ -221,7 +221,7 @@ void time_line(Communicator& comm, double rate) {
   }
 }
 
-// Measures the cores that ranks use while they wait for rank 0, which arrives one second late.
+// Measures the CPU use of ranks that wait one second for rank 0.
 void time_waiting(Communicator& comm) {
   for (const Way& way : ways(comm)) {
     MPI_Barrier(MPI_COMM_WORLD);

@@ -152,7 +152,7 @@ void time_birder(int64_t values) {
   report("birder update, mask", values, 8.25, [&] { update(words.data()); });
 }
 
-// Scaled signs of one sender, which also receives its message. There is one scale per block.
+// Scaled signs of a sender that also receives its own message, with one scale per block.
 struct ScaledSigns {
   ScaledSigns(int64_t values, int64_t block) : x(values), e(values), words(message(values, block)) {
     const int64_t blocks = blocks_of(values, block);
@@ -217,8 +217,8 @@ void time_scaled_signs(int64_t values) {
   report("same, expanded", values, 4.125, [&] { signs.expand(); });
 }
 
-// Times exchange() and apply() of one bucket on a single rank. Checks the first value against an optimizer whose bucket
-// has only this value.
+// Times exchange() and apply() of one bucket on a single rank. Compares the first value with an optimizer of this value
+// alone.
 void time_optimizer(const std::string& name, double bytes, int64_t values, Communicator& comm) {
   const auto make_buckets = [](int64_t n) {
     Buckets buckets({{"x", Var(Tensor::zeros({n}), true)}}, {1ll << 40, 1ll << 40, 32});

@@ -39,7 +39,7 @@ BASELINES = {"bert_base": "bert_adam", "bert_base_4": "bert_adam", "resnet50": "
 FEW_WARMUP_STEPS = ["--set", "optimizer.warmup=fixed", "--set", f"optimizer.warmup_steps={SKIPPED - 1}", "--set", "optimizer.refresh_variance=false"]
 
 
-LONGEST_INTERVAL = 16  # steps, of 0/1 Adam, whose figures are means over these steps; the figures of other methods are medians
+LONGEST_INTERVAL = 16  # steps of 0/1 Adam: figures are means over these steps; for other methods, medians
 
 
 def zero_one_adam(interval):
@@ -70,7 +70,7 @@ def commit():
 
 
 def few_test_images():
-    """A folder of Fashion-MNIST with 10 test images, because every run ends with an evaluation of all of them."""
+    """A folder of Fashion-MNIST with 10 test images, for a short evaluation at the end of a run."""
     folder = root / "runs" / "scaling" / "images"
     folder.mkdir(parents=True, exist_ok=True)
     for file in pathlib.Path("/usr/share/datasets/fashion-mnist").glob("*-ubyte.gz"):

@@ -1,5 +1,5 @@
-// Trains GPT-2 on workers of this process with each kind of sharding in turn, and compares step time and memory. All
-// kinds must give the same weights bit for bit.
+// Trains GPT-2 on workers of this process without sharding, with zero2 and with zero3, in alternating steps. Compares
+// step time and memory. All kinds must give the same weights bit for bit.
 #include "bench/measure.h"
 #include "bench/settings.h"
 #include "bench/step.h"
@@ -100,7 +100,7 @@ void run(const bench::Settings& settings, Communicator& comm) {
 int main(int argc, char** argv) {
   const char* usage =
       "usage: bench_sharding [model=gpt2_micro] [workers=8] [vocab=256] [context=128] [batch=2] [mib=8] [steps=10]\n"
-      "Step time (median of alternating steps) and memory of a worker with AdamW and each kind of sharding.";
+      "Step time (median of alternating steps) and memory of a worker with AdamW: no sharding, zero2, zero3.";
   return bench::run_program(argc, argv, usage, [&] {
     const bench::Settings settings(argc, argv,
                                    {{"model", "gpt2_micro"},

@@ -9,7 +9,7 @@ namespace godwit {
 
 std::vector<ClockOffset> clock_offsets(Group& group, const std::function<int64_t()>& now) {
   constexpr int64_t kBarriers = 16;
-  std::vector<int64_t> own;  // before and after each barrier
+  std::vector<int64_t> own;  // this rank's clock before and after each barrier
   for (int64_t i = 0; i < kBarriers; ++i) {
     own.push_back(now());
     group.barrier("clock_offsets");

@@ -30,7 +30,7 @@ bool same(const CollectiveCall& a, const CollectiveCall& b) {
 
 std::string describe_mismatch(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b) {
   return detail::concat("ranks disagree: rank ", rank_a, " calls ", describe(a), ", rank ", rank_b, " calls ",
-                        describe(b), "; all must make the same calls in the same order");
+                        describe(b), "; all ranks must make the same calls in the same order");
 }
 
 }  // namespace godwit

@@ -43,7 +43,7 @@ Group::Group(int rank, std::vector<Link> links, std::shared_ptr<CommStats> stats
 CallObserver::CallObserver(std::function<void(bool)> f) : f_(std::move(f)), before_(std::exchange(observer, this)) {}
 CallObserver::~CallObserver() { observer = before_; }
 
-// Reports a call to the thread's observer, but not the calls of other groups inside it.
+// Reports a collective to the thread's observer, but no collectives of other groups within this collective.
 struct Group::Observed {
   Observed() {
     if (by) by->f_(true);

@@ -14,8 +14,8 @@
 namespace godwit::data {
 namespace {
 
-// On Linux each thread has its own nice value. Loader threads use the time that computing threads leave, and full cores
-// while computing waits for data.
+// On Linux, each thread has a nice value. Loader threads yield to computing threads, and use full cores while these
+// wait for data.
 void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
 
 }  // namespace
@@ -45,7 +45,7 @@ void Prefetcher::close() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// Jobs that have not started are canceled.
+// Cancels parts that have not started, and waits for the others.
 void Prefetcher::drop() {
   std::unique_lock lock(mutex_);
   for (const auto& job : ahead_) {
@@ -102,8 +102,7 @@ void Prefetcher::work(int number, const std::shared_ptr<Trace>& trace) {
     const std::shared_ptr<PrefetchJob> job = *next;
     const size_t part = job->taken_++;
     lock.unlock();
-    // Captures the error before locking. Its last owner is then the thread that rethrows it, which ThreadSanitizer can
-    // follow.
+    // Captured before locking: the rethrowing thread is then the last owner, as ThreadSanitizer can verify.
     std::exception_ptr error;
     try {
       const ProfileRange range("prepare batch");

@@ -50,7 +50,7 @@ class Lock {
         continue;
       }
       ::close(descriptor_);
-      fail(path, ": cannot be locked: ", waits ? "another process has held the lock for 10 s" : std::strerror(error));
+      fail(path, ": cannot be locked: ", waits ? "another writer has held the lock for 10 s" : std::strerror(error));
     }
   }
   ~Lock() { ::close(descriptor_); }

@@ -15,7 +15,7 @@ void gemm(Cpu, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
     return;
   }
   onednn::engine();             // sets the number of threads
-  const FlushSubnormals flush;  // not on other threads of the library: reaching them takes longer than small products
+  const FlushSubnormals flush;  // this thread only: setting the library's threads takes longer than small products
   const auto status =
       dnnl::sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   check(status == dnnl::status::success, "gemm: oneDNN rejects [", m, ", ", k, "] · [", k, ", ", n,

@@ -49,7 +49,7 @@ class Checker : public nlohmann::json_sax<json> {
  private:
   struct Level {
     std::set<std::string> names;
-    std::string name;  // of the current member
+    std::string name;  // name of the current member
   };
 
   bool open() {

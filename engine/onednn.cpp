@@ -154,7 +154,7 @@ void run(const dnnl::primitive& primitive, const Desc& scratchpad,
     scratch = Tensor({bytes}, DType::u8);
     arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, scratch));
   }
-  const FlushSubnormals flush;  // not on other threads of the library: reaching them takes longer than small products
+  const FlushSubnormals flush;  // this thread only: setting the library's threads takes longer than small products
   dnnl::stream here = stream();
   primitive.execute(here, arguments);
   here.wait();

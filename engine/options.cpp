@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Command-line text to a value; false if it is not one of the type.
+// Parses command-line text. Returns false if the text is not a T.
 template <class T>
 bool from_text(const std::string& text, T& value) {
   const char* end = text.data() + text.size();
@@ -62,7 +62,8 @@ struct Checker {
   const std::string& shown;  // the value
   const std::string& subject;
 
-  // Throws for another type; numbers that T cannot represent are out of range.
+  // Returns the value as a T. Throws if the value has another type or T cannot represent it. For double, returns NaN
+  // instead, which check() refuses.
   template <class T>
   T read(const OptionValue& value) const {
     const auto* text = std::get_if<std::string>(&value.data);
@@ -126,7 +127,7 @@ struct Checker {
     fail_type("an integer" +
               (std::is_same_v<T, uint64_t> ? " from 0 to 18446744073709551615" : range_text(option.range)));
   }
-  // The method that limits the choices, unless `subject` begins with its name.
+  // " for NAME" if the method NAME limits the choices and `subject` does not begin with NAME.
   std::string for_method() const {
     return option.method.empty() || subject.starts_with(option.method + ":") ? "" : " for " + option.method;
   }

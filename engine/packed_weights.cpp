@@ -99,7 +99,7 @@ void pack_weights(Cpu, const std::vector<Tensor>& w, bool transposed, int64_t ro
   }
   check(numel == rows * columns && (halves || type == DType::f32), "pack_weights: takes float32 [", rows, ", ", columns,
         "] to float32 or bfloat16, not ", numel, " values to ", type);
-  // Extents of a block as stored.
+  // Rows of a block in memory, and their length.
   const int64_t lines = transposed ? kBlockColumns : height, length = transposed ? height : kBlockColumns;
   const auto block = [&](int64_t i, int64_t j) {
     const int64_t line = transposed ? j * lines : i * lines, at = transposed ? i * length : j * length;
@@ -117,7 +117,7 @@ void pack_weights(Cpu, const std::vector<Tensor>& w, bool transposed, int64_t ro
     (ragged ? padded : source, transposed, ragged ? length : stride, halves,
      static_cast<std::byte*>(to) + (j * down + i) * bytes);
   };
-  // Iterates along the rows as stored.
+  // Visits the blocks in the order of the rows in memory.
   parallel_for(transposed ? across : down, std::max<int64_t>(1, (1 << 15) / (stride * 16)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i)

@@ -91,7 +91,7 @@ const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t 
                                    uint32_t* buffer, const char* ahead) {
   const Counters d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), skipped = element & 3, end = skipped + count;
-  // Interleaving works on pairs of 128-bit lanes; this counter order makes the words come out in sequence.
+  // Interleaving works within blocks of 128 bits. With this order of the counters, the words come out in sequence.
   constexpr size_t kLanes = hn::MaxLanes(Counters());
   HWY_ALIGN static constexpr auto kOrder = [] {
     std::array<uint64_t, kLanes> order{};
@@ -110,7 +110,7 @@ const uint32_t* random_words_range(const RngKey&, const Philox& philox, int64_t 
   if (done < end) draw(std::integral_constant<int, 1>());
   return buffer + skipped;
 }
-static_assert(kRandomSlack >= 4 * 8 + 4, "words of the last counters, and skipped words");
+static_assert(kRandomSlack >= 4 * 8 + 4, "room for unused words of the last counters and for skipped words");
 #endif
 
 }  // namespace HWY_NAMESPACE

@@ -73,7 +73,7 @@ class File {
     }
   }
 
-  // The disk begins to write each block while the next one is prepared. Calls written(data, bytes) for each block.
+  // Writes in blocks. The disk writes one block while the next one is copied. Calls written(data, bytes) for each.
   template <class F>
   void write(const void* from, uint64_t count, F&& written) {
     constexpr uint64_t kBlock = 4 << 20;
@@ -81,7 +81,7 @@ class File {
       const ssize_t put = ::write(descriptor_, at, std::min(count, kBlock));
       if (put < 0 && errno == EINTR) continue;
       check(put >= 0, path_, ": cannot be written: ", error_text());
-      ::sync_file_range(descriptor_, position_, put, SYNC_FILE_RANGE_WRITE);  // fsync() reports errors
+      ::sync_file_range(descriptor_, position_, put, SYNC_FILE_RANGE_WRITE);  // fsync() reports its errors
       written(at, static_cast<uint64_t>(put));
       at += put;
       position_ += put;
@@ -110,7 +110,7 @@ class File {
   std::string path_;
   int descriptor_;
   bool temporary_ = false;
-  off_t position_ = 0;  // of the next write
+  off_t position_ = 0;  // offset of the next write
 };
 
 // Syncs a rename in the folder to disk, if the file system supports it.
@@ -125,10 +125,10 @@ struct Entry {
   std::string name;
   DType dtype;
   Shape shape;
-  uint64_t begin, end;  // in the data section; after read_header() in the file
+  uint64_t begin, end;  // offsets in the data section; read_header() makes them offsets in the file
 };
 
-// JSON allows duplicate names, of which the library keeps one. Duplicate names and deep nesting are errors here.
+// Refuses deep nesting, and duplicate names, which JSON allows and of which the library would keep one.
 json parse_header(const std::string& path, const std::string& text) {
   check_json(text, path + ": its header", {.depth = kMaxDepth, .unique_names = true});
   json header = parse_json(text);

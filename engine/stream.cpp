@@ -14,16 +14,15 @@
 namespace godwit {
 namespace {
 
-// On a busy core, a thread with short time slices runs sooner after it wakes; its share of the core stays the same.
-// Otherwise the communication thread sees a message some milliseconds late. Needs Linux 6.12; no effect on older
-// versions.
+// Requests short time slices, so that the communication thread runs soon after it wakes on a busy core. Otherwise, it
+// sees messages some milliseconds late. The thread's share of the core stays the same. No effect before Linux 6.12.
 void use_short_time_slices() {
   struct {
     uint32_t size, policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime, deadline, period;  // runtime: of a slice, in nanoseconds
+    uint64_t runtime, deadline, period;  // runtime: length of a slice in nanoseconds
   } attributes = {};
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0) return;
   if (attributes.policy != SCHED_OTHER) return;

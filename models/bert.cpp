@@ -30,7 +30,7 @@ const BertConfig& checked(const BertConfig& config) {
   return config;
 }
 
-// For question answering: HuggingFace creates one output per label.
+// Sets the two default labels for question answering: HuggingFace creates one output per label.
 BertConfig two_labels(BertConfig config) {
   config.labels = BertConfig().labels;
   return config;
@@ -149,7 +149,7 @@ class Bert::Layer : public nn::Module {
 
  private:
   Var attend(const Var& x, const TextInput& input, const Dropouts& dropouts) const {
-    // Buckets begin with the last parameter. In this order, the stride in memory is constant and positive.
+    // Value, key, query: buckets store parameters in reverse order, so these weights have a constant positive stride.
     const Var vkq = ops::joined_linear(x, {value_.as_parameters(), key_.as_parameters(), query_.as_parameters()});
     const auto options = dropouts.attention(config_.attention_probs_dropout_prob, site_);
     return ops::self_attention(vkq, input.ids.dim(0), config_.num_attention_heads, options, input.mask,

@@ -16,7 +16,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;  // for output only: a search takes linear time
 
-// Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of 64, intermediate layers of four widths.
+// Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of width 64, intermediate layers of four
+// times the hidden width.
 const std::vector<std::pair<std::string, BertConfig>>& table() {
   const auto sized = [](int64_t layers, int64_t hidden) {
     BertConfig config;
@@ -179,7 +180,7 @@ std::vector<std::string> read_class_names(const std::string& path) {
 
 namespace {
 
-// Index of each label. Equal labels have the index of the last one, at the position of the first one.
+// Index by label. Equal labels get one entry: the index of the last label, at the position of the first.
 ordered_json numbers_of(const std::vector<std::string>& labels) {
   std::unordered_map<std::string, size_t> last;
   for (size_t i = 0; i < labels.size(); ++i) last[labels[i]] = i;

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-// The logits of the token that follows `tokens`, which continue the text in the cache.
+// Logits of the next token, after the cached text and `tokens`.
 std::vector<float> next_logits(const CausalLM& model, std::span<const int32_t> tokens, KeyValueCache& cache) {
   const int64_t count = std::ssize(tokens);
   const Tensor ids({1, count}, DType::i32, kCpu);

@@ -27,7 +27,7 @@ const char* field_of(std::string_view name, int dimension) {
 // Old files contain the causal masks of attention.
 bool is_mask(std::string_view name) { return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"); }
 
-// The file's tensors by the names of the model.
+// The file's tensors by Godwit's parameter names.
 std::map<std::string, Tensor> read_tensors(const std::string& file) {
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : map_weights(file)) {

@@ -96,7 +96,7 @@ class Llama::Layer : public nn::Module {
     add("post_attention_layernorm", feed_forward_norm_);
   }
 
-  // The arguments after `routed` are those of Attention.
+  // `arguments`: passed to Attention.
   template <class... Arguments>
   Var operator()(const Var& x, RoutedTokens* routed, Arguments&&... arguments) const {
     const Var y = ops::add(x, attention_(attention_norm_(x), std::forward<Arguments>(arguments)...));
@@ -106,7 +106,7 @@ class Llama::Layer : public nn::Module {
 
  private:
   Attention attention_;
-  std::unique_ptr<FeedForward> feed_forward_;  // or, in Mixtral:
+  std::unique_ptr<FeedForward> feed_forward_;  // null in Mixtral
   std::unique_ptr<MixtureOfExperts> experts_;
   nn::RmsNorm attention_norm_, feed_forward_norm_;
 };

@@ -33,7 +33,7 @@ const char* field_of(std::string_view name, int dimension) {
   return kHidden;
 }
 
-// The file's tensors by the names of the model. Old files contain the rotary frequencies.
+// The file's tensors by Godwit's parameter names, without the rotary frequencies of old files.
 std::map<std::string, Tensor> read_tensors(const std::string& file, bool tied) {
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : map_weights(file)) {

@@ -9,7 +9,7 @@
 
 namespace godwit {
 
-// Holds the weights; the layer multiplies.
+// The weights of one expert. MixtureOfExperts computes the products.
 class MixtureOfExperts::Expert : public nn::Module {
  public:
   explicit Expert(const LlamaConfig& c)

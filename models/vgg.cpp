@@ -29,8 +29,8 @@ const std::vector<std::pair<std::string, VggConfig>>& table() {
 const VggConfig& checked(const VggConfig& config) {
   check(!config.stages.empty(), "vgg: the configuration has no stages; start from vgg_config(name)");
   for (const std::vector<int64_t>& stage : config.stages) {
-    check(!stage.empty(), "vgg: a stage without convolutions");
-    for (const int64_t channels : stage) check(channels > 0, "vgg: a convolution with ", channels, " channels");
+    check(!stage.empty(), "vgg: a stage has no convolutions");
+    for (const int64_t channels : stage) check(channels > 0, "vgg: a convolution has ", channels, " channels");
   }
   check(config.hidden > 0, "vgg: hidden must be positive, it is ", config.hidden);
   check(config.dropout >= 0 && config.dropout < 1, "vgg: dropout must be in [0, 1), it is ", config.dropout);

@@ -205,7 +205,7 @@ VitConfig vit_config(const std::string& name) {
   fail("vit: there is no model '", name, "'", did_you_mean(name, vit_names()));
 }
 
-// Omits torchvision's truncation of conv_proj's normal numbers at ±2, which is far beyond their deviation.
+// torchvision truncates conv_proj's weights at ±2. Godwit does not: ±2 is many standard deviations.
 std::unique_ptr<Vit> make_vit(const VitConfig& config) {
   auto model = std::make_unique<Vit>(config);
   for (const Parameter& p : model->parameters()) {

@@ -99,7 +99,7 @@ namespace {
 
 int64_t bytes_of(const TensorSource& tensor) { return tensor.shape.numel() * size_of(tensor.dtype); }
 
-// Divides the tensors, in order, into files of at most max_bytes, or of one larger tensor.
+// Divides the tensors, in order, into files of at most max_bytes. A larger tensor gets a separate file.
 std::vector<std::vector<TensorSource>> divide(std::vector<TensorSource> tensors, int64_t max_bytes) {
   std::vector<std::vector<TensorSource>> files(1);
   int64_t bytes = 0;
@@ -141,7 +141,7 @@ void save_weights_file(const std::string& folder, const std::vector<Parameter>& 
     fs::rename(index + ".tmp", index, error);
     check(!error, index, ": cannot be replaced: ", error.message());
   }
-  // An old model.safetensors is read in preference to the index, until it is removed.
+  // weights_file() prefers an old model.safetensors to the index, so old files are removed last.
   std::vector<fs::path> old;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (const std::string name = entry.path().filename().string(); is_of_weights(name) && !names.contains(name))

@@ -42,7 +42,7 @@ void draw_rows(const Tensor& there, int64_t begin, int64_t row, uint64_t seed, u
   if (!on_cpu) there.copy_from(part);
 }
 
-// Fills a parameter with draw(stream), and zero_row with 0; a deferred parameter when its values are needed.
+// Fills a parameter with draw(stream), and row zero_row with 0; fills a deferred parameter when values are needed.
 template <class Draw>
 void fill_rows(const Parameter& parameter, uint64_t seed, Draw draw, int64_t zero_row = -1) {
   const Shape& shape = parameter.var.shape();

@@ -27,14 +27,14 @@ std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameter
   std::vector<TensorSource> tensors;
   for (const Parameter& p : parameters)
     tensors.push_back({p.name, file_shape(p.var.shape(), p.layout), p.var.dtype(), [p] {
-                         // An operation, after which the bucket of the parameter may be released.
+                         // Read by an operation, so that the bucket of the parameter may be released afterwards.
                          return Var::result(to_file_layout(p.var.value(), p.layout), {}, {}).value();
                        }});
   return tensors;
 }
 
 Tensor finite_values(const std::string& file, const std::string& name, const Tensor& values, DType type) {
-  // Through float32, in which 1e300 is infinite.
+  // Converts float64 values to float32 first, where large values such as 1e300 become infinite.
   const Tensor x = values.dtype() == DType::f64 && type != DType::f64 ? values.to(DType::f32) : values;
   const int64_t n = x.numel();
   const auto finite = [&](const Tensor& single) { return block::all_finite(single.data<float>(), n); };

@@ -12,12 +12,12 @@ template <class T>
 struct Step {
   Args<T> a;
   const Matrix* matrices;
-  Matrix end;                                // of Matrices
+  Matrix end;                                // Matrices::end
   double *partial, *mean, *changes, *sizes;  // column sums of chunks; mean(r); row sums of u² and of x²
   T *by_row, *by_column, *rate;
 };
 
-// f(m, i) for each i of each matrix m, counted by `first`: rows, columns, …. `threads` neighboring threads call it.
+// Calls f(m, i) for each item i of each matrix m. `first` selects rows, columns, …. `threads` adjacent threads call f.
 template <int threads, class T, class F>
 __device__ void for_each(const Step<T>& s, int64_t Matrix::*first, const F& f) {
   for (uint32_t i = grid_thread32() / threads; i < s.end.*first; i += grid_threads32() / threads) {

@@ -17,7 +17,7 @@ using namespace checkpoint;
 
 namespace {
 
-const std::string kTensor = "tensor/";  // before the names of CheckpointExtras::tensors and own
+const std::string kTensor = "tensor/";  // prefix of the names of CheckpointExtras::tensors, optional and own
 
 // The files of the model that the manifest lists.
 std::vector<std::string> model_files(const Manifest& manifest) {
@@ -37,7 +37,7 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
   });
 }
 
-// `more`: tensors of the files that are no parameters.
+// `more`: tensors of the files that are not parameters.
 void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm,
                      const std::map<std::string, Tensor>& more) {
   const std::vector<std::string> files = model_files(manifest);
@@ -82,7 +82,7 @@ std::vector<int> nearest_ranks(const Communicator& comm) {
   return order;
 }
 
-// Sets a tensor of rank j of K' to the mean over the part [j/K', (j+1)/K') of the saved ranks.
+// Sets a tensor to the weighted mean of the saved ranks' tensors. Counters are equal on all ranks and are copied.
 void load_tensor(const Tensor& values, const std::string& name, const std::string& folder,
                  const std::vector<std::pair<int, std::map<std::string, Tensor>>>& saved,
                  const std::vector<double>& weights) {
@@ -95,7 +95,7 @@ void load_tensor(const Tensor& values, const std::string& name, const std::strin
     check(from.shape() == values.shape() && from.dtype() == values.dtype(), path, ": ", name, " is ", from.shape(), " ",
           from.dtype(), ", expected ", values.shape(), " ", values.dtype());
     if (saved.size() == 1 || (values.dtype() != DType::f32 && values.dtype() != DType::f64))
-      return values.copy_from(from.to(values.device()));  // a counter is equal on all ranks
+      return values.copy_from(from.to(values.device()));
     if (i == 0) mean = Tensor(from.shape(), DType::f64, kCpu), mean.zero();
     for (int64_t k = 0; k < from.numel(); ++k) mean.data<double>()[k] += weights[i] * from.item(k);
   }
@@ -111,7 +111,7 @@ std::string words(const std::set<std::string>& names) {
   return text;
 }
 
-// Names of saved state that no rank of this run has. After a change of topology, redistribute() names the parts.
+// Names of saved state that no rank of this run has. If the topology has changed, redistribute() reports state tensors.
 std::vector<std::string> unused_state(const std::map<std::string, Tensor>& saved, const std::vector<StateTensor>& parts,
                                       const CheckpointExtras& extras, bool same, Group& world) {
   std::vector<std::string> own;
@@ -249,7 +249,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     done += describe_tensors(extras);
   }
   const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
-  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // of the ranks whose mean this rank loads
+  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // tensors of the saved ranks whose mean is loaded
   on_all(world, [&] {
     std::map<std::string, std::string> numbers;
     std::vector<double> used;

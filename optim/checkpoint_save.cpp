@@ -26,7 +26,7 @@ using nlohmann::json;
 
 namespace {
 
-// A number as text that is read back to the same bits.
+// Text from which strtod() restores the same bits.
 std::string exact(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%a", value);
@@ -40,7 +40,7 @@ struct File {
   std::string name;
   std::vector<std::pair<std::string, Tensor>> tensors;
   std::map<std::string, std::string> metadata;
-  std::vector<FileLayout> layouts = {};  // of the tensors; empty: all as in memory
+  std::vector<FileLayout> layouts = {};  // layouts of the tensors; empty: all as in memory
 };
 
 // One file of the model: some parameters, in order of names.
@@ -86,7 +86,7 @@ std::string written_file(const std::string& folder, int rank) { return folder + 
 
 }  // namespace
 
-// Writes the files of a rank. On rank 0, it then waits for the files of the other ranks and writes the manifest.
+// Writes the files of a rank. Rank 0 then waits for the files of the other ranks and writes the manifest.
 class PendingCheckpoint::Writer {
  public:
   Writer(std::string folder, int rank, int world, std::string manifest, std::vector<File> files, std::string index,
@@ -125,7 +125,7 @@ class PendingCheckpoint::Writer {
     } catch (const std::exception& error) {
       problem_ = error.what();
       if (problem_.empty()) problem_ = "unknown error";
-      std::error_code ignored;  // a full disk has room again for the other files of the run
+      std::error_code ignored;  // removes the files, because the disk may be full
       for (const File& file : files_) fs::remove(partial() + "/" + file.name, ignored);
     }
     own_written_ = true;
@@ -250,8 +250,9 @@ void PendingCheckpoint::finish(Group& world) {
 
 namespace {
 
-// Whether this rank saves a replicated state. With hybrid sharding, the ranks of a node have different state, so node 0
-// saves it. Exchanges may number blocks from 0 within a shard, so every rank saves the state of its exchange.
+// Whether this rank saves a replicated state tensor: rank 0 does, and with zero3 every rank. With hybrid sharding, the
+// ranks of a node have different state, so all ranks of node 0 save it. Every rank saves the state of its exchange,
+// because exchanges may number blocks from 0 within a shard.
 bool is_saver(const StateTensor& part, const DataParallel& replica, const Communicator& comm) {
   if (replica.sharding() != Sharding::hybrid) return comm.rank == 0 || replica.sharding() == Sharding::zero3;
   return comm.node() == 0 || part.name.starts_with("exchange/");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBlock = 4096;
 
-// Uses eight running sums whatever the vector width, so that the result does not depend on the machine.
+// Uses eight running sums for every vector width, so that the result does not depend on the machine.
 template <class T>
 double block_squares(const T* g, int64_t n) {
   double sums[8] = {};
@@ -48,7 +48,7 @@ double sum_of(const Tensor& squares) {
   return sum;
 }
 
-// Index of the first non-finite value; the number of values if all are finite, although their sum may not be.
+// Index of the first non-finite value, or the number of values if all values are finite but their sum overflows.
 int64_t first_not_finite_in(const Tensor& squares) {
   const auto all = squares.span<double>();
   return std::find_if(all.begin(), all.end(), [](double value) { return !std::isfinite(value); }) - all.begin();

@@ -17,7 +17,7 @@
 namespace godwit {
 namespace {
 
-// The ranks with one local rank on all nodes, as a world of one worker per node.
+// The ranks that have this rank's local rank, as a world with one worker per node.
 Communicator between_nodes(const Communicator& comm) {
   const auto alone = std::make_shared<SingleGroup>();
   return {{comm.topology.nodes, 1}, comm.node(), comm.inter, alone, comm.inter, alone, comm.stats};

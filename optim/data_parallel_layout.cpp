@@ -38,8 +38,8 @@ std::optional<int64_t> shard_unit(const DataParallelOptions& options) {
   return std::nullopt;
 }
 
-// Hashes the values of a parameter, or the first 256 if the parameter is deferred, because files on two nodes may
-// differ. Skips deferred values whose layout differs from the file's: reading some of them would compute all.
+// Hashes the values of a parameter, but only the first 256 of a deferred parameter, because the files of two nodes may
+// differ. Skips deferred values whose layout differs from the file's, because reading some would compute all.
 void add_values(const Slot& slot, Hash* hash) {
   if (!Leaf(slot.var).is_deferred()) return hash->add(slot.var.value(), slot.numel);
   if (slot.layout != FileLayout::as_in_memory) return;

@@ -165,8 +165,8 @@ BucketSize best_bucket_size(const std::vector<GradientTime>& gradients, const Bu
   for (const GradientTime& gradient : gradients) backward_s = std::max(backward_s, gradient.ready_s);
   std::string reason =
       detail::concat("a bucket takes ", milliseconds(cost.s_per_bucket), " and ", milliseconds(cost.s_per_byte * kMib),
-                     " per MiB, backward ", milliseconds(backward_s), "; from its beginning to the last update ",
-                     milliseconds(best->second));
+                     " per MiB, backward ", milliseconds(backward_s),
+                     "; from the beginning of the backward pass to the last update ", milliseconds(best->second));
   if (best->first != kDefaultMib)
     reason += detail::concat(", with ", kDefaultMib, " MiB ", milliseconds(seconds[kDefaultMib]));
   return {best->first, best->second, reason};

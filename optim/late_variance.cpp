@@ -68,7 +68,7 @@ void LateVariance::mean(ErrorFeedbackAllReduce& all_reduce, const Bucket& bucket
   clear(v, e, bucket.numel);
   all_reduce.mean(bucket, z, mean, comm, step);
   replace(bucket, {.root = false}, e, moments, v);
-  // Updates ignore values with v = 0. Their error must not become momentum when v changes.
+  // Updates ignore values with v = 0. Without this, the errors of these values would become momentum once v changes.
   const auto [server_e, owned] = all_reduce.owner_residual(bucket);
   if (server_e.defined() && owned.numel() > 0) clear(v.range(owned.begin, owned.numel()), server_e, owned.numel());
 }

@@ -89,7 +89,7 @@ SavedState::SavedState(const std::map<std::string, Tensor>& tensors, int64_t num
     }
   for (auto& [name, pieces] : pieces_) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-    // Masks of older files have no number of elements. The unused bits of the last word are not of the next part.
+    // A mask of an older file does not state its number of elements. It ends at the latest where the next one begins.
     for (size_t i = 0; i + 1 < pieces.size(); ++i)
       if (is_mask(pieces[i].values)) pieces[i].end = std::min(pieces[i].end, pieces[i + 1].begin);
   }
@@ -208,7 +208,7 @@ std::string redistribute(const std::vector<StateTensor>& parts, const std::vecto
       for (const auto& [name, pieces] : of_rank.all())
         if (!holdings.contains(name)) unused.insert(name);
   });
-  std::vector<std::string> said;  // kind and name, in turn
+  std::vector<std::string> said;  // alternately a kind and a name
   for (const auto& [kind, names] : std::map<std::string, const std::set<std::string>*>{
            {"a", &averaged}, {"b", &moved}, {"c", &fresh}, {"d", &unused}})
     for (const std::string& name : *names) said.insert(said.end(), {kind, name});

@@ -104,7 +104,7 @@ double Schedule::lr(int64_t step) const {
     const auto passed = std::upper_bound(config_.milestones.begin(), config_.milestones.end(), epochs_done);
     return base_lr_ * std::pow(config_.gamma, passed - config_.milestones.begin());
   }
-  // From the full lr, at the last warm-up step or the first step of the run, to the step after the last one.
+  // lr falls from its full value, at the last warm-up step or at step 1, until the step after the last one.
   const int64_t start = std::max<int64_t>(warmup_steps_, 1), length = total_steps_ + 1 - start;
   const double done = static_cast<double>(step - start) / static_cast<double>(length);
   const double left = config_.name == "linear"   ? 1 - done

@@ -15,11 +15,11 @@
 namespace godwit {
 namespace {
 
-constexpr double kSettled = 0.96;        // bound of a change of ‖v̂‖₁, and its reciprocal
-constexpr double kSettledShare = 0.99;   // of all values, in tensors that have settled
-constexpr double kOutgrown = 4;          // largest ‖ĝ‖²/‖v̂‖₁ of a v̂ that is not outgrown
-constexpr double kLargestWeight = 0.5;   // of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
-constexpr double kLargestFactor = 1e30;  // on v; a float32 holds it
+constexpr double kSettled = 0.96;        // v̂ has settled if ‖v̂‖₁ changes by a factor from kSettled to 1/kSettled
+constexpr double kSettledShare = 0.99;   // required share of all values in settled tensors
+constexpr double kOutgrown = 4;          // v̂ is outgrown if ‖ĝ‖²/‖v̂‖₁ is larger
+constexpr double kLargestWeight = 0.5;   // largest weight of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown
+constexpr double kLargestFactor = 1e30;  // largest factor on v; fits in float32
 constexpr double kFromZero = std::numeric_limits<double>::max();  // change of ‖v̂‖₁ from 0; a checkpoint cannot hold ∞
 
 std::vector<double> squares_of_slots(const Bucket& bucket, const Tensor& g) {

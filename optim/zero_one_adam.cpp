@@ -97,10 +97,10 @@ void ZeroOneAdam::begin(const StepInfo& step) {
   keep_ *= 1 - step.lr * options_.weight_decay;
 }
 
-// The weights of v and of ĝ², the squares of the mean gradient, when v changes in `step`. With bias correction ĝ²
-// counts for every step since the last change, so that v is Adam's v̂ if the squares were constant over these steps.
-// From t ≈ 1/(1−β2) on, n steps have a larger weight than n/t; the limit keeps the gradient of one batch from replacing
-// v.
+// The weights of v and of ĝ², the squares of the mean gradient, when v changes in `step`. With bias correction, ĝ²
+// counts for all n steps since the last change, so that v is Adam's v̂ if the squares were constant over these steps.
+// Without a limit, the weight of ĝ² would exceed n/step and approach 1 for large n. The limit max(2/κ, n/step) keeps
+// one batch from replacing v.
 std::pair<double, double> ZeroOneAdam::variance_weights(int64_t step) const {
   if (!options_.bias_correction) return {options_.beta2, 1 - options_.beta2};
   const auto held = [&](int64_t steps) { return 1 - std::pow(options_.beta2, static_cast<double>(steps)); };

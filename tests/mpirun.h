@@ -24,7 +24,7 @@ struct MpiOutcome {
 // sanitizer.
 inline std::string no_mpirun() {
   if (!mpi_built()) return "this build has no MPI";
-  if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos) return "Open MPI is invisible to TSan";
+  if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos) return "TSan cannot check Open MPI";
   return std::system("mpirun --version >/dev/null 2>&1") == 0 ? "" : "there is no mpirun";
 }
 

@@ -1,6 +1,6 @@
-# The pages have the tables that bench/tables makes of the rows in docs/tables, and the programs in PROGRAMS accept the
-# command of every row. A changed figure is found; a misspelled method and programs without a commit are refused.
-# Needs neither matplotlib nor data sets.
+# Checks that the pages contain the tables that bench/tables makes from docs/tables, and that the programs in PROGRAMS
+# accept the command of every row. The check must find a changed figure, and refuse a misspelled method and programs
+# without a commit. Needs neither matplotlib nor datasets.
 set(python ${PYTHON} -B)
 set(tables ${SOURCE}/bench/tables)
 

@@ -24,7 +24,8 @@ def pairwise(c, group, size):
 
 
 def through_nodes(c, group, size):
-    """Like pairwise(), but each node's link carries a part once for all workers of a node, as NCCL's trees and rings do."""
+    """Like pairwise(), but a part crosses each node's link once for all workers of the node, as in NCCL's trees and
+    rings."""
     if group != "world" or c.nodes == 1:
         return pairwise(c, group, size)
     within = (c.workers - 1) * (c.intra.latency + size * c.nodes / c.intra.rate)

@@ -14,15 +14,15 @@ struct Assignment {
 };
 using Assignments = std::vector<Assignment>;
 
-// The options of a configuration and of all methods. Options of unselected methods are marked as inapplicable. Refers
-// to the configuration.
+// The options of a configuration and of all methods. Options of unselected methods are marked as inapplicable. The
+// configuration must outlive this object.
 class KnownOptions {
  public:
   explicit KnownOptions(const CommonConfig& config);
   const OptionList& list() const { return list_; }
   bool is_group(const std::string& name) const;  // "optimizer", "data", …
-  // Returns the option `name`. If `name` is a group and the value is a text, returns the group's name or path. Throws
-  // for an unknown name (and suggests the nearest option), and for a group that the value cannot set.
+  // Returns the option `name`. If `name` is a group and the value is a text, returns the option GROUP.name or
+  // GROUP.path. Throws for an unknown name, and suggests the nearest option. Throws for a group without such an option.
   const Option& at(const std::string& subject, const std::string& name, const OptionValue& value) const;
 
  private:

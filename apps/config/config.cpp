@@ -40,7 +40,7 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")
       .with_choices({"fail", "skip"});
   list.add("ema.decay", ema.decay,
-           "decay rate of a moving average of the weights, which is evaluated and saved; 0: none", {0, 1, false, true});
+           "decay rate of the evaluated and saved moving average of the weights; 0: no average", {0, 1, false, true});
   list.add("seed", seed, texts.seed).with_flag("--seed");
   begin("training", "spike.");
   spike.describe(list);
@@ -52,7 +52,7 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
     const bool shards = option.name == "exchange.sharding";
     const std::string reason = shards ? kOnlyHybrid
                                       : " communicates itself and takes no exchange; leave it out";
-    // A program with sharding auto by default keeps the picked value in the configuration, even if it is none.
+    // If the program's default is auto, the configuration keeps the picked value, even if it is none.
     const bool picked = shards && default_sharding == Sharding::automatic;
     const bool applies = !optimizer.method().communicates_itself || exchange.hybrid_reads(option.name) || picked;
     option.only_if(applies, optimizer.name() + reason);

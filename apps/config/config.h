@@ -52,7 +52,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   std::string resume;          // run directory to continue, or auto; empty: a new run
   std::string init_weights;    // file or folder; empty: random initialization
   int64_t check_replicas = 1000;  // steps between comparisons of the workers' parameters, also at the end; 0: never
-  int64_t eval_batch = 0;      // samples per worker and evaluation batch; 0: chosen by the program
+  int64_t eval_batch = 0;      // samples per worker and evaluation batch; train_lm: streams of all workers; 0: default
   int64_t validation = 0;      // evaluate on one in N training samples, held out, instead of the test data; 0: off
 
   // Sharding of exchanges whose default is none. Not an option.

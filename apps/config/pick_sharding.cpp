@@ -9,7 +9,7 @@ namespace {
 
 // Why the run cannot use a kind of sharding; empty if it can.
 std::string obstacle(const CommonConfig& config, Sharding sharding) {
-  if (config.cuda_graph && shards_gradients(sharding)) return "cuda_graph cannot follow gradients that move in memory";
+  if (config.cuda_graph && shards_gradients(sharding)) return "cuda_graph needs gradients at fixed addresses";
   DataParallelOptions options{.optimizer = config.optimizer, .exchange = config.exchange};
   options.exchange.sharding = sharding;
   options.clip_norm = config.clip.norm;

@@ -26,7 +26,7 @@ std::string chosen(const Program& program, const Assignments& layer, const std::
   return value_text(*list.find(option));  // the name of a method that was given by an alias
 }
 
-// The assignments of a file. Another method or model on the command line removes the assignments that it replaces.
+// The assignments of a file, without those that another method or model on the command line replaces.
 struct FileLayer {
   Assignments assignments;
   const Assignments& command;
@@ -99,7 +99,7 @@ void apply(const Program& program, const Assignments& layers, CommonConfig& conf
       continue;
     }
     assign(option, a.value, a.subject);
-    // The last nonzero warm-up replaces one that was given in another unit.
+    // The last nonzero warm-up replaces warm-ups in other units.
     const std::string units[] = {"schedule.warmup_steps", "schedule.warmup_epochs", "schedule.warmup_fraction"};
     if (std::find(std::begin(units), std::end(units), a.option) == std::end(units) || value_text(option) == "0")
       continue;
@@ -132,7 +132,7 @@ void check_together(const CommonConfig& c) {
   c.check_together();
 }
 
-// Names the options whose values differ from the defaults although the configuration does not read them; "" for none.
+// Names options with values other than the defaults that the configuration does not read; "" if there are none.
 std::string notice_of_unused(const CommonConfig& config, const CommonConfig& defaults) {
   const OptionList list = config.options(), usual = defaults.options();
   std::string notice;
@@ -212,7 +212,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
   const auto lookup = [&](const std::string& option) { return chosen(program, layers(), option); };
   ConfigPtr made = program.defaults(lookup);
   const std::string model = chosen(program, command, "model.name");
-  // Another model or other weights do not read some options of the file's model. Another model has its own sizes.
+  // With another model or other weights, some model options of the file do not apply, such as the sizes of the model.
   if (!model.empty() || last(command, "init_weights")) {
     const OptionList list = made->options();
     const std::string before = chosen(program, file, "model.name");

@@ -29,7 +29,7 @@ struct ImageDataConfig {
   bool strict = false;            // JPEGs: fail on an unusable file instead of skipping it
   double label_smoothing = 0;
   int prefetch = 2;  // number of batches prepared in advance, at least 1
-  int workers = 0;   // loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU
+  int workers = 0;   // loader threads per worker; 0: at most 2 on the CPU, all of the worker's threads with a GPU
 };
 
 struct ImageConfig : CommonConfig {

@@ -18,8 +18,8 @@ struct ImageData {
 };
 
 // Reads IDX or CIFAR files into memory, or indexes class folders of JPEGs. An empty path selects Debian's Fashion-MNIST
-// package. Throws if the splits do not match, if all pixels are equal, or if an option does not apply to the data.
-// Reports long indexing to `progress` if `progress` is not null.
+// package. Throws if the splits do not match, if all pixels of a channel are equal, or if an option does not apply to
+// the data. Reports long indexing to `progress` if `progress` is not null.
 ImageData load_image_data(const ImageConfig& config, Progress* progress);
 
 // Writes run_dir/skipped.txt with one line per skipped file, if files were skipped. Throws if the file cannot be

@@ -113,7 +113,7 @@ void ImageConfig::describe(OptionList& list) {
   list.add("label_smoothing", data.label_smoothing, "label smoothing of the training loss", {0, 1, false, true});
   list.add("prefetch", data.prefetch, "batches prepared in advance", {1, 1024});
   list.add("workers", data.workers,
-           "loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
+           "loader threads per worker; 0: at most 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
       .differs_by_host();
 
   list.prefix = "";

@@ -26,8 +26,8 @@ struct ProgressState {
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
 std::string percent(double fraction);                           // "81.25 %"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
-// Renders the bar with at most `width` columns. Parts that do not fit are dropped: first the bar, then the parts of a
-// step's time, from the last one, then epoch, step, …. The loss and the time left are dropped last.
+// Renders the bar with at most `width` columns. Drops parts that do not fit: first the bar, then the parts of a step's
+// time from last to first, then epoch, step, …. Drops the loss and the time left last.
 std::string render_bar(const ProgressState& state, int width);
 std::string render_line(const ProgressState& state);            // all parts as one line of text
 

@@ -45,7 +45,7 @@ void make_folders(const std::string& dir) {
   fail("run directory ", dir, ": contains metrics of another run; choose another --run-dir or remove the folder");
 }
 
-// Throws if the folder is not of a run and has a file that a run would replace.
+// Throws if the folder is not a run directory and has a file that a run would replace.
 void check_foreign_files(const std::string& dir) {
   std::error_code unknown;
   if (fs::exists(metrics_file(dir), unknown) || fs::exists(dir + "/metrics.old.jsonl", unknown) ||
@@ -57,7 +57,7 @@ void check_foreign_files(const std::string& dir) {
           ": is not of a run, and the run would replace ", name, " there", kRemedy);
 }
 
-// Whether the first `kept` bytes of metrics are whole lines and the last of them is of a step up to `step`.
+// Whether the first `kept` bytes of metrics end with a whole line, and its step is at most `step`.
 bool are_metrics_of(const std::string& path, int64_t kept, int64_t step) {
   constexpr int64_t kLongestLine = 1 << 16;
   std::ifstream in(path, std::ios::binary);
@@ -87,9 +87,9 @@ bool is_file_at(std::FILE* file, const std::string& path) {
          opened.st_dev == there.st_dev;
 }
 
-// Opens a new file, or an empty file of a run that never trained. A lock excludes concurrent runs. On file systems
-// without locks, only a new file is accepted. Sets metrics aside and sets `notice` if the run starts anew, or if the
-// metrics do not fit the checkpoint of a resumed run.
+// Opens a new file, an empty file of a run that never trained, or the metrics of a resumed run. A lock excludes
+// concurrent runs. Without locks, a new run accepts only a new file. Renames the metrics and sets `notice` if a resumed
+// run starts anew, or if they do not fit its checkpoint.
 std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed, std::string* notice) {
   const std::string path = metrics_file(dir);
   std::FILE* file = std::fopen(path.c_str(), "wbx");

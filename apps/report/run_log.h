@@ -53,7 +53,7 @@ class RunLog {
   void interrupted(int64_t step, int64_t epoch);                // step: the step at which the run stopped
   void file(const std::string& name, const std::string& text);  // writes another file of the run atomically
   const std::string& path() const { return dir_; }
-  const std::string& notice() const { return notice_; }  // names a file that holds earlier metrics; "": none
+  const std::string& notice() const { return notice_; }  // about earlier metrics that moved or are missing; "": none
   int64_t size() const { return metrics_.size(); }  // size of metrics.jsonl in bytes
   void sync();                                      // syncs the files to disk
 

@@ -12,7 +12,8 @@ namespace godwit::apps {
 class RunTrace {
  public:
   // The run has the steps first + 1 … last. Traces `steps` steps after the first five, or earlier ones if the run is
-  // shorter. `trace`: timeline of the calling rank. If it is null, the functions have no effect.
+  // shorter. `trace`: timeline of the calling rank. If it is null, begin_step() and end_step() have no effect, and
+  // gather() must not be called.
   RunTrace(std::shared_ptr<Trace> trace, int64_t first, int64_t last, int64_t steps);
 
   bool enabled() const { return trace_ != nullptr; }

@@ -10,13 +10,13 @@ namespace godwit::apps {
 
 struct GptDataConfig {
   std::string path;  // text, JSONL or token shards; empty: the packaged King James Bible
-  // Text, JSONL or token shards for validation. Empty: shards named *val* in the folder, or the last valid_fraction of
-  // the tokens.
+  // Text, JSONL or token shards for validation. Empty: shards named *val* or texts named valid in the folder, otherwise
+  // the last valid_fraction of the tokens.
   std::string valid;
   // "characters", a folder or a file. Empty: the tokenizer of the initial weights or of the shards, otherwise
   // characters.
   std::string tokenizer;
-  double valid_fraction = 0.1;  // fraction for validation if `valid` is empty and no shard is named *val*
+  double valid_fraction = 0.1;  // fraction for validation if `valid` is empty and the folder has no validation files
   int64_t context = 128;        // number of tokens per block
 };
 

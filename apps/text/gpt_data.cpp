@@ -43,7 +43,7 @@ CausalLMConfig model_config(const GptConfig& config, const data::Tokenizer& toke
   return model;
 }
 
-// tokenizer_path(), or the saved tokenizer of a resumed run whose text gave the characters.
+// tokenizer_path(). A resumed run with a character vocabulary uses its saved tokenizer.
 std::string tokenizer_of_run(const GptConfig& config) {
   const std::string path = tokenizer_path(config), checkpoint = continued_checkpoint(config);
   const bool of_text = path.empty() || path == data::kCharacters;
@@ -98,7 +98,7 @@ void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer,
 }
 
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
-  // Before the text, which may be long.
+  // Reads the settings first, because the text may be long.
   const CausalLMConfig sizes =
       config.init_weights.empty() ? config.model : settings_of_weights(config);
   const std::string path = text_or_bible(config.data.path);

@@ -36,7 +36,7 @@ void check_vocabulary(const GptConfig& config, const data::Tokenizer& tokenizer,
 
 // Reads text and tokenizer, and the config.json of the initial weights. Throws if a file is missing or malformed, if
 // the tokenizer has more tokens than the weights, or if a block has more tokens than the weights have positions. Also
-// throws if initial weights that have no tokenizer are to be trained on text and no tokenizer is named.
+// throws if the data is text, the initial weights have no tokenizer, and no tokenizer is named.
 std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config);
 
 }  // namespace godwit::apps

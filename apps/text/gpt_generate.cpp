@@ -30,7 +30,7 @@ std::vector<int32_t> start_of_text(const data::Tokenizer& tokenizer) {
   }
 }
 
-// The end tokens of a continuation: end_tokens() of the folder. Without any, the tokenizer's end-of-text token.
+// The end tokens of a continuation: end_tokens() of the folder, or the tokenizer's end-of-text token if there are none.
 std::vector<int32_t> ends_of(const GptConfig& config, const CausalLMConfig& settings,
                              const data::Tokenizer& tokenizer) {
   std::vector<int32_t> ends;
@@ -40,7 +40,7 @@ std::vector<int32_t> ends_of(const GptConfig& config, const CausalLMConfig& sett
   return ends;
 }
 
-// The number of parameters of a folder. Throws as load_causal_lm(), and like it reads names and shapes only.
+// Number of parameters of a folder. Throws like load_causal_lm(), but reads names and shapes only.
 int64_t parameters_of(const std::string& folder, const CausalLMConfig& settings) {
   const nn::DeferParameters deferred;
   const std::unique_ptr<CausalLM> model = load_causal_lm(folder, settings);

@@ -14,7 +14,7 @@ struct LmDataConfig {
   int64_t vocab_size = 10000;   // maximum number of words in a built vocabulary
   std::string words = "basic";  // rule that splits lines into words: spaces, basic
   int64_t length = 35;          // number of tokens per stream in a batch
-  int64_t hold_out = 50;        // for a text file without data.valid: evaluate on one in this many documents
+  int64_t hold_out = 50;        // one text file: hold out one in N documents for validation, then one in N for the test
 };
 
 struct LmConfig : CommonConfig {

@@ -24,7 +24,8 @@ bool exists(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// The file of a part of the text: `given`, or the first of the usual names that exists in the folder; "" if none does.
+// The file of a part of the text: `given`, or the first existing file with a usual name in the folder; "" if there is
+// none.
 std::string file_of(const std::string& folder, const std::string& given, const std::string& part) {
   if (!given.empty()) return given;
   for (const std::string& name : {"ptb." + part + ".txt", part + ".txt", "wiki." + part + ".tokens"})
@@ -52,7 +53,7 @@ data::WordText lines_of(const data::Corpus& corpus, const std::string& name, dat
   return text;
 }
 
-// One document in `hold_out` is for validation, and one in `hold_out` of the others for the test.
+// Holds out one document in `hold_out` for validation, then one in `hold_out` of the others for the test.
 Texts held_out(const std::string& path, const LmDataConfig& options, data::WordSplit split) {
   data::InvalidUtf8 invalid;
   const data::Corpus all = data::read_corpus(path, data::Sentences::lines, &invalid);

@@ -18,8 +18,8 @@ struct LmData {
 };
 
 // Reads data.path, data.valid, data.test and data.vocab. Throws if a file is missing or has no words, or if a
-// vocabulary without <unk> lacks a word. If a built vocabulary has all words of the training text and another text has
-// other words, <unk> replaces its two rarest words.
+// vocabulary without <unk> lacks a word. If a built vocabulary has all words of the training text, but not of the other
+// texts, <unk> replaces its two rarest words.
 std::shared_ptr<const LmData> load_lm_data(const LmConfig& config);
 
 }  // namespace godwit::apps

@@ -15,7 +15,7 @@ struct TextModelConfig {
 
 struct TextDataConfig {
   std::string path;                  // pretrain: text file; squad, classify: folder or training file
-  std::string test;                  // evaluation file, if path is a file
+  std::string test;                  // evaluation file; empty: in the folder `path`, or held out (pretrain)
   std::string vocab;                 // vocab.txt or tokenizer.json; empty: from the initial weights, otherwise trained
   int64_t vocab_size = 8000;         // maximum number of tokens in a trained vocabulary
   int64_t alphabet = 1000;
@@ -32,7 +32,7 @@ struct TextDataConfig {
   int64_t n_best = 20;               // squad: number of answers written per question
   int64_t window = 64;               // number of batches whose samples are sorted by length together
   int prefetch = 2;                  // number of batches prepared in advance, at least 1
-  int workers = 0;  // loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU
+  int workers = 0;  // loader threads per worker; 0: at most 2 on the CPU, all of the worker's threads with a GPU
 };
 
 struct TextConfig : CommonConfig {

@@ -39,8 +39,8 @@ data::ProgressFunction reporter(Progress* progress, const std::string& what) {
   };
 }
 
-// The training and the evaluation file: data.path and data.test, or, if data.path is a folder, the first existing file
-// of each list. With validation, there is no evaluation file.
+// The training file: data.path, or the first existing file of `train` in this folder. The evaluation file: data.test,
+// or the first existing file of `test`; not needed with validation.
 std::pair<std::string, std::string> find_files(const TextConfig& config, const std::vector<std::string>& train,
                                                const std::vector<std::string>& test) {
   const TextDataConfig& options = config.data;
@@ -132,7 +132,7 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   return data;
 }
 
-// Moves the questions about some of the contexts to the result, so that no context is in both parts.
+// Moves all questions about one in `every` contexts to the result, so that both parts have different contexts.
 data::Squad hold_out_contexts(data::Squad& all, int64_t every) {
   std::vector<size_t> contexts;  // with questions, in file order
   for (const data::SquadQuestion& question : all.questions)

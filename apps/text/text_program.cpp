@@ -46,8 +46,8 @@ ConfigPtr defaults(const Lookup& lookup) {
   return config;
 }
 
-// Learning rates of the Birder and 0/1 Adam papers; for classification the rate of BERT's fine-tuning. The rates of
-// methods with relative_lr were measured in pre-training, and lowered for fine-tuning.
+// Learning rates: from the Birder and 0/1 Adam papers; for classification, from BERT's fine-tuning. Rates of methods
+// with relative_lr were measured in pre-training, and are lower for fine-tuning.
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;
@@ -112,7 +112,7 @@ void TextConfig::describe(OptionList& list) {
   list.add("path", data.path, "folder or training file [the packaged King James Bible]")
       .with_flag("--data", "PATH")
       .differs_by_host();
-  list.add("test", data.test, "evaluation file, if data.path is a file")
+  list.add("test", data.test, "evaluation file; empty: in the folder data.path, or held-out documents (pretrain)")
       .differs_by_host()
       .ignored_if(validation > 0 && task != "pretrain",
                   "with validation, held-out training samples are evaluated; leave data.test or validation out");
@@ -154,7 +154,7 @@ void TextConfig::describe(OptionList& list) {
   list.add("window", data.window, "number of batches whose samples are sorted by length together", {1, 1 << 20});
   list.add("prefetch", data.prefetch, "batches prepared in advance", {1, 1024});
   list.add("workers", data.workers,
-           "loader threads per worker; 0: 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
+           "loader threads per worker; 0: at most 2 on the CPU, all of the worker's threads with a GPU", {0, 256})
       .differs_by_host();
 
   list.prefix = "";

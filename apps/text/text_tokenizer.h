@@ -19,8 +19,8 @@ struct TextTokenizer {
 std::string weights_folder(const TextConfig& config);
 
 // The vocabulary comes from data.vocab, from the vocab.txt or tokenizer.json of the initial weights (which must agree),
-// or from training on `texts`. data.letter_case overrides the settings for letter case and accents in tokenizer.json
-// and in the weights' tokenizer_config.json.
+// or from training on `texts`. data.letter_case overrides the letter case in tokenizer.json and tokenizer_config.json.
+// Accents follow the letter case unless a file sets strip_accents.
 TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& texts);
 
 // Returns a notice if data.vocab differs from the vocabulary of the initial weights, otherwise "".

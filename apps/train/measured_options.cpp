@@ -47,7 +47,7 @@ void pick_measured_options(CommonConfig& config, Task& task, Communicator& comm,
   BucketSizeOptions buckets = config.bucket;
   const bool size_is_auto = buckets.mib == "auto", wire_is_auto = picks_wire(config.exchange);
   if (wire_is_auto || size_is_auto) {
-    // Held gradients, and gradients that an optimizer clips before it communicates, are exchanged after the last one.
+    // Gradients that may be skipped, or that are clipped before communication, are exchanged after the last gradient.
     const bool overlaps = !options.skip_not_finite && !options.refuse_step &&
                           !(options.clip_norm > 0 && options.optimizer.method().communicates_itself);
     const std::vector<GradientTime> gradients = gradient_times(task, comm);

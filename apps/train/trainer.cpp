@@ -15,7 +15,7 @@ namespace {
 
 struct Abandoned {};  // thrown in an evaluation after a stop signal
 
-// Drops the micro-batches at the end of an epoch that do not fill a step.
+// Steps per epoch. The last micro-batches are dropped if they do not fill a step.
 int64_t steps_of_epoch(const CommonConfig& config, int64_t batches) {
   check(config.accumulation <= batches, "accumulation: ", config.accumulation,
         " micro-batches per step, but a worker has ", batches, batches == 1 ? " batch" : " batches",
@@ -126,7 +126,7 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
     return;
   }
   last = *result;
-  // The loss comes first. Perplexities may overflow.
+  // Only the first figure, usually the loss, must be finite. Others, such as perplexities, may overflow.
   if (const auto all = figures(last); !all.empty())
     check(std::isfinite(all.front().second), "step ", step_, ": ", all.front().first, " is ", all.front().second,
           nan_hint());
@@ -150,7 +150,7 @@ bool Trainer::may_continue(Progress& progress) {
     stopped_ = true;
     return false;
   }
-  take_checkpoint_signal();  // a launcher may have sent it to every rank
+  take_checkpoint_signal();  // the launcher may have signaled every rank
   continue_steps(*comm_.world);
   checkpoint_due_ = true;
   checkpoint_if_due(progress);
@@ -241,8 +241,8 @@ Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
   return forward;
 }
 
-// An eager pass reads its outputs before the backward pass, so that an error of the exchange does not hide the loss.
-// The outputs of a graph exist after its launch; the next replay overwrites them.
+// An eager pass reads its outputs before the backward pass, so that an exchange error does not hide the loss. A graph's
+// outputs exist after its launch, until the next replay.
 Forward Trainer::captured_forward_backward(int micro_batch) {
   LoadedBatch loaded = task_.load_batch((step_ - 1) * config_.accumulation + micro_batch);
   loaded.key.insert(loaded.key.end(), {micro_batch == 0, micro_batch + 1 == config_.accumulation});
@@ -315,8 +315,8 @@ void Trainer::synchronize_for_eval() {
   ema_->swap();
 }
 
-// Ranks may have different numbers of batches. After a stop signal to any rank, each rank leaves its batches, and the
-// ranks agree in the collective that follows.
+// Ranks may have different numbers of batches. After a stop signal to any rank, each rank skips its remaining batches;
+// the following collective synchronizes the ranks.
 std::optional<Evaluation> Trainer::evaluate() {
   synchronize_for_eval();
   if (ema_) ema_->swap();

@@ -15,9 +15,9 @@
 namespace godwit::apps {
 namespace {
 
-const std::string kBestOf = "best_of/";  // before the figure of best_value, in the name of a number
+const std::string kBestOf = "best_of/";  // best_of/FIGURE = 1 names the figure of best_value
 
-const std::string kDataOf = "data/";     // before the name of the data whose hash is a number
+const std::string kDataOf = "data/";     // data/NAME is the hash of the data NAME
 
 double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
 
@@ -113,7 +113,7 @@ void Trainer::resume() {
     if (const auto found = saved.numbers.find(kDataOf + name);
         found != saved.numbers.end() && found->second != as_number(hash)) {
       check(name != task_.tokens(), resumed_, ": ", name, " has changed since the run was saved, so its weights would ",
-            "read wrong tokens; resume with the saved one, or start a new run");
+            "read wrong tokens; resume with the saved data, or start a new run");
       changed += (changed.empty() ? "" : ", ") + name;
     }
   if (!changed.empty())
@@ -131,7 +131,7 @@ void Trainer::resume() {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
 }
 
-// Older checkpoints do not name the figure of their best value.
+// Older checkpoints do not name the figure of the best evaluation.
 void Trainer::resume_best(int64_t step, const std::map<std::string, double>& numbers) {
   std::string figure = config_.checkpoint.best;
   for (const auto& [name, one] : numbers)
@@ -164,7 +164,7 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
     names.push_back(name);
     if (name == wanted) value = of_name;
   }
-  // Only rank 0 is sure to have all figures.
+  // Some figures exist only on rank 0.
   const bool low = lower_is_better(wanted);
   const bool is_better = value && (best_.step == 0 || (low ? *value < best_.value : *value > best_.value));
   const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
@@ -221,7 +221,7 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
   if (step == best_.step) best_ = saved_best_;
   remove_partial_checkpoints();
   progress.line(detail::concat("notice: no checkpoint of step ", step, ": ", reason,
-                               "; the run goes on and keeps its earlier checkpoints"));
+                               "; the run continues and keeps its earlier checkpoints"));
 }
 
 void Trainer::announce_checkpoint(Progress& progress) {
@@ -235,7 +235,7 @@ void Trainer::announce_checkpoint(Progress& progress) {
   } catch (const Error& error) {
     progress.line(detail::concat("notice: old checkpoints are not removed: ", error.what()));
   }
-  // A checkpoint may be complete before its evaluation, in this or in an interrupted run.
+  // The checkpoint of the best step may have been complete before the evaluation, also in an interrupted run.
   if (all.contains(best_.step)) saved_best_ = best_;
   std::error_code ignored;
   int64_t old = std::ssize(all) - config_.checkpoint.keep;
@@ -249,8 +249,8 @@ void Trainer::announce_checkpoint(Progress& progress) {
   progress.line(text.str());
 }
 
-// Restores parameters, state and averages from the checkpoint. Steps, schedule and data go on, so the run does not use
-// the same batches again.
+// Restores parameters, state and averages from the checkpoint. Step count, schedule and data advance, so no batch is
+// repeated.
 void Trainer::roll_back(Progress& progress) {
   finish_checks();
   finish_checkpoint(progress);

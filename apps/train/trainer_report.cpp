@@ -27,7 +27,7 @@ std::string peak_memory() {
 
 }  // namespace
 
-// The loss is of the current step, averaged over the ranks. Accuracy, bytes, rate and times cover the steps since the
+// The loss is the mean of the current step over the ranks. Accuracy, bytes, rate and times cover the steps since the
 // last report.
 void Trainer::report(Progress& progress) {
   finish_checks();
@@ -135,7 +135,7 @@ void Trainer::write_trace() {
 void Trainer::save(const Evaluation& last, Progress& progress) {
   if (step_ > first_step_) write_trace();
   const RunSummary run_summary = gather_run_summary(comm_, *replica_, step_ - first_step_, all_times_);
-  // Threads of one process share their files and repeat the warnings; other processes read other files.
+  // Ranks of one process share files and repeat warnings; other processes have other warnings.
   std::set<std::string> damaged;
   for (const std::vector<std::string>& texts : gather_texts(*comm_.world, task_.corrupt_files(), "corrupt"))
     damaged.insert(texts.begin(), texts.end());

@@ -41,7 +41,7 @@ void Trainer::open_run(Progress& progress) {
   // SIGKILL.
   const std::string more = uses_mpi(config_)
                                ? "if another rank has died, the launcher ends this rank before it can save"
-                               : "a second signal ends the run at once";
+                               : "a second signal, at least 1 s later, ends the run at once";
   catch_interrupts("stopping after the current step or batch of an evaluation to save the weights; " + more,
                    "ended without saving; the run directory is " + run_dir_);
   progress.line(summary(config_, rows()));

@@ -11,7 +11,7 @@ namespace {
 template <class T>
 constexpr int kWidth = kPack<T> > 4 ? kPack<T> : 4;
 
-// Each thread draws the words of its elements. With `packed`, it accesses them at once.
+// Each thread draws the words of its elements. If `packed`, it loads and stores all of its elements together.
 template <class T>
 __global__ void dropout_kernel(RngKey rng, const uint32_t* counter, int32_t dropped, compute_t<T> scale, int64_t n,
                                bool packed, const T* from, T* to) {

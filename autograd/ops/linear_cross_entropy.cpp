@@ -20,7 +20,7 @@ constexpr int64_t kRowUnit = 4, kClassUnit = 64;      // sizes of parts are mult
 // With at least kManyRows rows, the forward pass computes the gradients in kRowParts parts of the rows. Each part reads
 // and writes the gradient of w, which takes less time than a second computation of the logits.
 constexpr int64_t kManyRows = 2048, kRowParts = 10;
-constexpr int64_t kStrideUnit = 8;  // of rows of logits on a GPU, whose libraries are slow for rows at odd addresses
+constexpr int64_t kStrideUnit = 8;  // unit of the row stride of logits on a GPU; unaligned rows are slow
 
 // Rows or classes of a part: a multiple of `unit`.
 int64_t part_of(int64_t n, int64_t unit, int64_t parts) { return ((n + parts - 1) / parts + unit - 1) / unit * unit; }

@@ -13,8 +13,8 @@ using onednn::Weighted;
 using Product = std::optional<Weighted<dnnl::matmul>>;
 using WeightGradient = dnnl::inner_product_backward_weights;
 
-// x [n, in] · op(w) [in, out] + bias; w is stored as float32, [out, in] if transposed. Blocked weights make float32
-// faster too; without them, gemm() is as fast.
+// x [n, in] · op(w) [in, out] + bias; w is stored as float32, [out, in] if transposed. Packed weights also make float32
+// faster; without packed weights, gemm() is as fast as this product.
 const Product& product(int64_t n, int64_t in, int64_t out, bool transposed, bool bias, DType type) {
   return onednn::cached_if_any<dnnl::matmul>(onednn::Key(n, in, out, transposed, bias, type == DType::f32), type, [&] {
     const Desc x = onednn::matrix(n, in, type), y = onednn::matrix(n, out, type);

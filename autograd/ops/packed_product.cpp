@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-// w [out, in] in parts of which the first has a multiple of eight rows. cuBLASLt is several times slower for others.
+// Splits w [out, in] so that the first part has a multiple of eight rows. cuBLASLt is several times slower otherwise.
 std::vector<Tensor> fast_parts(const Tensor& w) {
   const int64_t whole = w.dim(0) / 8 * 8, rest = w.dim(0) - whole;
   if (whole == 0 || rest == 0) return {w};

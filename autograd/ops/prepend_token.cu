@@ -7,7 +7,7 @@ namespace {
 template <class T>
 struct Prepended {
   using C = compute_t<T>;
-  uint32_t length, width;  // of y
+  uint32_t length, width;  // extents of y
   const T* x;
   const C *token, *positions;
   template <int n>
@@ -26,7 +26,7 @@ struct Prepended {
 
 template <class T>
 struct WithoutFirst {
-  uint32_t length, width;  // of dx
+  uint32_t length, width;  // extents of dx
   const T* dy;
   template <int n>
   __device__ void operator()(uint32_t row, uint32_t c, T (&values)[n]) const {

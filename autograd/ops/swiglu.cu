@@ -27,7 +27,7 @@ void swiglu_forward(Cuda device, const Tensor& gate, const Tensor& up, const Ten
   });
 }
 
-// d_gate first, because d_up may be dy.
+// Writes d_gate before d_up, because d_up may be dy.
 void swiglu_backward(Cuda device, const Tensor& gate, const Tensor& up, const Tensor& dy, const Tensor& d_gate,
                      const Tensor& d_up) {
   dispatch_float(gate.dtype(), "swiglu", [&]<class T>() {

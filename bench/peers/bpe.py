@@ -5,7 +5,7 @@ both on one thread.
   python3 bench/peers/bpe.py TOKENIZER TEXTS [ROUNDS]
 
 TOKENIZER: a folder with tokenizer.json, or with vocab.json and merges.txt (encoder.json and vocab.bpe)
-TEXTS: a file as one text, FILE:lines with a text per line, `hostile`, or `random:COUNT[:SEED]`
+TEXTS: FILE (one text), FILE:lines (a text per line), `hostile`, or `random:COUNT[:SEED]`
 Requires tokenizers, and bench_bpe (scripts/build release bench_bpe)."""
 import os
 import random

@@ -34,8 +34,8 @@ def resident_mb():
 
 
 def time_steps(program, settings, what, unit, step):
-    """Times step(), which returns the loss as a tensor, and prints the median. On a GPU the time of a step is a fifth of
-    the time of five consecutive steps, after which the host waits for the GPU."""
+    """Times step(), which returns the loss as a tensor, and prints the median. On a GPU, times five consecutive steps
+    and one wait for the GPU, and divides by five."""
     batch, on_gpu = int(settings["batch"]), settings["device"] != "cpu"
     in_a_row = 5 if on_gpu else 1
     losses = [step().item(), step().item()]

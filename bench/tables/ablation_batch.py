@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Batches of 16 to 128 texts, as many texts in all; the learning rate grows with the square root. 0.4 core-hours."""
+"""Batches of 16 to 128 texts, 12,800 texts in total; learning rates are proportional to the square root of the batch.
+0.4 core-hours."""
 from series import Table
 
 methods = {f"{name} {4 * batch} texts": (rate * (batch / 8) ** 0.5, f"--optimizer {name} --batch {batch} --max-steps {3200 // batch}".split())

@@ -17,7 +17,7 @@ methods = {f"{bits}: {name}": variant for bits, rate in (("4 bits", 1e-3), ("1 b
            for name, variant in variants(rate, f"--optimizer adamw --exchange loco exchange.bits={bits[0]}", changes).items()}
 Table(
     name="ablation_loco",
-    title="AdamW with LoCo on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each, learning rate 1e-3.",
+    title="AdamW with LoCo on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each.",
     program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --batch 8 --dtype bf16 --max-steps 400",
     methods=methods,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""n nodes of m workers, the same 32 texts in a step. 0.7 core-hours."""
+"""n nodes of m workers, 32 texts per step. 0.7 core-hours."""
 from methods import birder_by_nodes, options
 from series import Table
 

@@ -24,7 +24,7 @@ import threading
 
 root = pathlib.Path(__file__).resolve().parent.parent.parent
 STEP = 2  # factor between neighboring learning rates
-PATIENCE = 1800  # seconds that a worker waits for others; a run at low priority can stand still for minutes
+PATIENCE = 1800  # seconds that a worker waits for others; at low priority, a run can pause for minutes
 ON_GPU = "--device cuda --set share_gpu=true"  # of runs with --gpu
 ZEROPP = {"zeropp", "loco_zeropp"}  # exchanges whose rows have the note
 ZEROPP_NOTE = ("Without the secondary shards of ZeRO++ within a node (hpZ); gradients take one hop instead of the two of ZeRO++ (qgZ): "
@@ -76,8 +76,8 @@ def short_commit(name):
 
 
 def refusals(commands, programs):
-    """For each command of a row that its program refuses: the command and the program's message. Nothing is trained. Commands that
-    differ only in the learning rate and the seed are tried once."""
+    """The commands that their programs reject, each with the program's message. Trains nothing. Tries commands that
+    differ only in learning rate and seed once."""
     different = {re.sub(r" (--lr|--seed) \S+", "", command): command for command in commands}
 
     def refusal(command):
@@ -106,11 +106,11 @@ class Run:
         return self.table.rows.rows.get(Rows.key(self.labels))
 
     def command(self):
-        """The command for a reader, with the names of the folders in place of their paths."""
+        """The command for readers, with names instead of paths of folders."""
         return " ".join([f"./{self.table.program}", *(part for flag, (name, _) in self.table.folders.items() for part in (flag, name)), *self.flags])
 
     def train(self):
-        """Trains unless the run has a row. The value of a run that diverges is "diverged"; any other failure is an error."""
+        """Trains unless the run has a row. The value of a diverged run is "diverged"; other failures are errors."""
         if not self.row():
             row = self.measured()
             self.table.rows.add(row)
@@ -142,7 +142,7 @@ class Run:
         return row
 
     def value(self):
-        """The metric in the last evaluation; None if the run diverged or has not been made."""
+        """The metric of the last evaluation; None if the run diverged or is missing."""
         return float(self.row()["value"]) if self.row() and self.row()["value"] != "diverged" else None
 
 
@@ -163,7 +163,8 @@ class Table:
         self.folders, self.commit, self.machine, self.on_gpu = {}, "", "", False
 
     def choose(self, method):
-        """The rates tried, with the metric on validation data. Extends the grid until the best rate has a neighbor on each side."""
+        """(metric on validation data by tried rate, best rate). Extends the grid until the best rate has a neighbor on
+        each side, or most_rates are tried."""
         first = self.methods[method][0]
         if self.validation is None:
             return {first: None}, first
@@ -218,11 +219,11 @@ class Table:
         self.only_prints = arguments.print or arguments.plot or arguments.repeat
         self.machine, self.on_gpu = arguments.machine, arguments.gpu
         if arguments.programs and not (arguments.commit or self.only_prints or arguments.check):
-            parser.error("--programs needs --commit HASH, the commit from which they were built: the rows name it")
+            parser.error("--programs needs --commit HASH: rows name the commit from which the programs were built")
         if (arguments.lr or arguments.flags) and not arguments.repeat:
             parser.error("--lr and --flags need --repeat: runs of the table have the rates and flags of this script")
         if arguments.commit and not arguments.programs:
-            parser.error("--commit is the commit of --programs DIR; programs built here have that of the checkout")
+            parser.error("--commit is the commit of --programs DIR; programs built here are of the checkout's commit")
         if not (self.only_prints or arguments.check):
             self.commit = short_commit(arguments.commit or "HEAD")
         for flag, content in self.needs.items():
@@ -263,7 +264,7 @@ class Table:
                 print(f"{method}, seed {seed}: {old['value'] if old else 'not measured'}, now {new['value']}", flush=True)
 
     def check(self):
-        """Ends with an error if a row has not the command of the script, or if the program refuses a command."""
+        """Ends with an error if a row's command differs from the script's, or if the program rejects a command."""
         methods = [Run(self, method, rate, 1, self.validation is not None) for method, (rate, _) in self.methods.items()]
         commands = [run.command() for run in methods]
         for row in self.rows.rows.values():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 with the schedules of the 0/1 Adam paper (appendix C), scaled from 300,000 to 2,000 steps. 0.3 core-hours."""
+"""GPT-2 with the schedules of the 0/1 Adam paper (appendix C), scaled from 300,000 to 2,000 steps. 0.5 core-hours."""
 from methods import TINY_SHAKESPEARE, variants
 from series import Table
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Time of the runs of the headline tables if nodes of one core were connected at 1 Gbit/s or 100 Mbit/s. Needs no runs.
+"""Estimates the time of runs of the headline tables on one-core nodes with links of 1 Gbit/s or 100 Mbit/s. Trains
+nothing.
 
 Computation is the measured processor time of a run, with its start and evaluation, divided by the number of nodes. A
-node sends its share of the measured bytes at the rate of its link. A range begins with transfers that overlap completely and ends with none that do.
+node sends its share of the measured bytes at the rate of its link. A range extends from complete overlap of transfers
+and computation to none.
 
   time_to_accuracy.py [--print | --plot]      prints the tables and draws docs/plots/time_to_accuracy.png; --print, --plot: only this
 """

@@ -3,10 +3,11 @@
 docs/convergence.md and docs/ablations.md, and draws the plots (needs matplotlib).
 
   update_page.py [--no-plots]        writes the pages, and the plots
-  update_page.py --check PROGRAMS    writes and trains nothing. Ends with an error unless the pages have exactly these tables,
-                                     each names its script, a page names every script, rows have the commands of the
-                                     scripts, and the programs in the folder PROGRAMS accept them; and unless the files that
-                                     docs/papers.md names exist, and it names every folder of configs.
+  update_page.py --check PROGRAMS    writes and trains nothing. Ends with an error unless:
+                                     - the pages have exactly these tables, each table names its script, and a page
+                                       names each script;
+                                     - rows have the commands of the scripts, which the programs in PROGRAMS accept;
+                                     - all files that docs/papers.md names exist, and it names all folders of configs.
   --only NAME                        only this table
 """
 import argparse
@@ -45,7 +46,7 @@ def block(match):
 
 
 def problems(pages, programs):
-    """What is wrong with the pages and with the rows, as sentences."""
+    """The problems of the pages and rows, one sentence each."""
     text = {page: page.read_text() for page in pages}
     names = sorted(path.stem for path in scripts.glob("*.py") if path.stem not in NO_TABLES)
     wanted = [arguments.only] if arguments.only else names

@@ -85,7 +85,7 @@ void ParameterShards::use_in_read(int64_t i) {
   state(i).used_in = operations();
 }
 
-// Collective: gathers the bucket requested by the first rank that requests one, and returns it. -1: no request.
+// Collective: gathers the bucket that the first rank with a request requests. Returns the index, or -1 if none.
 int64_t ParameterShards::gather_requested(int64_t wanted) {
   const Tensor requests({group_->size()}, DType::i64, kCpu);
   group_->all_gather(cpu_tensor<int64_t>({wanted}), requests, kRequests);

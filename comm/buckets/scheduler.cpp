@@ -39,7 +39,7 @@ void Scheduler::begin_step(int micro_batches) {
     missing_[static_cast<size_t>(b)] = static_cast<int64_t>(slots.size());
     for (const Slot& slot : slots) {
       check(Leaf(slot.var).grad_hook_owner() == this, "scheduler: parameter '", slot.name,
-            "' now belongs to another DataParallel or Scheduler; use the newest one, or destroy this one before");
+            "' now belongs to another DataParallel or Scheduler; use the newest, or destroy this one first");
       slot.var.clear_grad();
     }
   }
@@ -110,7 +110,7 @@ void Scheduler::launch_bucket() {
   if (on_complete_) {
     on_complete_(next);
     wait_for(launched_);
-    buckets_.free_gradients();  // of the buckets before this one
+    buckets_.free_gradients();  // all earlier buckets have finished
   } else if (buckets_.on_demand_gradients()) {
     const WaitingScope waiting(clock_);
     stream_.wait_until_pending(kAhead);
@@ -129,7 +129,7 @@ void Scheduler::launch_bucket() {
 int64_t Scheduler::queue(std::function<void()> work) {
   stream_.submit([this, run = std::move(work)]() mutable {
     run();
-    run = nullptr;  // frees its memory before it counts as done
+    run = nullptr;  // frees the captures before the task counts as done
     ++done_;
   });
   return ++submitted_;

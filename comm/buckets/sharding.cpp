@@ -33,7 +33,7 @@ int64_t longest_shard(const Bucket& bucket) {
   return most;
 }
 
-// Collectives can then use the bucket's own memory.
+// If the shards are regular, collectives use the bucket's memory directly.
 bool has_regular_shards(const Bucket& bucket) {
   const int64_t ranks = static_cast<int64_t>(bucket.shards.size()), length = bucket.padded_numel() / ranks;
   if (length * ranks != bucket.padded_numel()) return false;

@@ -89,7 +89,7 @@ __global__ void histogram_kernel(Job job, int shift, const Bound* bounds, uint32
     if (histogram[bin] > 0) atomicAdd(histograms + piece.long_block * kBins + bin, histogram[bin]);
 }
 
-// One block of threads per long block. Resets its histogram to 0.
+// One block of threads per long block. Resets the long block's histogram to 0.
 __global__ void digit_kernel(Job job, LargestFormat format, int shift, const LongBlock* blocks, uint32_t* histograms,
                              Bound* bounds) {
   __shared__ Bound bound;
@@ -123,7 +123,7 @@ __device__ Found sum_found(const Found* of_pieces, int64_t first, int64_t last) 
   return {block_reduce(sum.larger, Plus{}), block_reduce(sum.equal, Plus{})};
 }
 
-// Number of earlier threads in the block with each flag; adds the block's totals to `all`. All threads call it.
+// Counts the earlier threads of the block that have each flag. Adds the block's totals to `all`. All threads call it.
 __device__ Found count_before(bool larger, bool equal, Found& all) {
   __shared__ int of_warps[kSelectors / 32];  // larger ones in the low 16 bits, equal ones above
   const uint32_t lanes_before = (1u << (threadIdx.x % 32)) - 1;
@@ -149,7 +149,7 @@ __device__ int64_t index_at(const uint32_t* indices, bool narrow, int64_t at) {
   return narrow ? reinterpret_cast<const uint16_t*>(indices)[at] : indices[at];
 }
 
-// bounds, of_pieces: of the long blocks.
+// `bounds` and `of_pieces` belong to the long blocks.
 __global__ void encode_largest_kernel(Job job, LargestFormat format, const LongBlock* blocks, const Bound* bounds,
                                       const Found* of_pieces) {
   __shared__ float values[kSumPiece];

@@ -32,7 +32,7 @@ __device__ double dot_of_block(const float* a, const float* b, int64_t n) {
   static_assert(kSumPiece % kChunk == 0);
   __shared__ double products[2][kChunk];
   __shared__ double result;
-  double of_piece = 0, of_pieces = 0;  // of this lane
+  double of_piece = 0, of_pieces = 0;  // sums of this lane
   __syncthreads();                     // a and b are written, and the previous result has been read
   for (int64_t begin = 0; begin < n + kChunk; begin += kChunk) {
     const int buffer = static_cast<int>(begin / kChunk % 2);

@@ -13,14 +13,14 @@ namespace {
 
 struct BucketState {
   int64_t bucket_begin = 0, numel = 0;
-  BlockTable<CodedBlock> blocks = {};  // of all segments, in the messages to their owners
-  BlockTable<CodedBlock> served = {};  // of the segment this rank owns, in one message
+  BlockTable<CodedBlock> blocks = {};  // all blocks, in the messages to the owners of their segments
+  BlockTable<CodedBlock> served = {};  // blocks of this rank's segment, in one message
   std::vector<Segment> segments = {};  // the values of each owner
   std::vector<int64_t> used = {};      // words of each segment's message that are used
   int64_t words = 0, longest = 0;      // words of a message; values of the longest segment
-  Tensor memory = {};                  // [numel], the worker's; undefined with Feedback::none
+  Tensor memory = {};                  // [numel], the worker's feedback state; undefined with Feedback::none
   Tensor mean = {};                    // [numel], mean of all ranks' estimates (EF21); otherwise undefined
-  Tensor server_error = {};            // of the segment this rank owns
+  Tensor server_error = {};            // error feedback of this rank's segment
 };
 
 class BlockExchange : public Exchange {
@@ -149,7 +149,7 @@ class BlockExchange : public Exchange {
     }
   }
 
-  // reply_f32() with encoded means; codes: room for the codes of all blocks.
+  // Like reply_f32(), with encoded means. `codes` is scratch memory for the codes of all blocks.
   void reply_coded(const BucketState& state, Group& group, int64_t step, const Tensor& codes,
                    const Tensor& result) const {
     const Tensor code = Tensor::zeros({state.words}, DType::u32);

@@ -32,7 +32,7 @@ class Dense : public Exchange {
 
  private:
   DType wire_;
-  bool to_owners_;  // zero2
+  bool to_owners_;  // zero2 or zero3
 };
 
 }  // namespace

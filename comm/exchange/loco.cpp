@@ -281,7 +281,7 @@ class Loco : public Exchange {
 
   std::string name_;  // prefix of phases and messages
   LocoOptions options_;
-  bool to_owners_;  // zero2
+  bool to_owners_;  // zero2 or zero3
   uint64_t seed_;
   double fixed_scale_;  // 0: auto
   int rank_;

@@ -35,8 +35,8 @@ uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
   return *kth;
 }
 
-// Estimates, from a sample in which about 32 values reach it, a magnitude that k values or slightly more reach. Returns
-// the smallest magnitude above 0 if the estimate is too uncertain, or if most values are 0, as in an embedding's
+// Estimates from a sample a magnitude that k values reach with high probability (a margin of four standard deviations).
+// Returns the smallest magnitude above 0 if the sample is too small, or if most values are 0, as in an embedding's
 // gradient.
 uint32_t probable_bound(const float* x, int64_t n, int64_t k) {
   const int64_t stride = std::clamp<int64_t>(k / 32, 16, 1024) | 1;  // odd: samples all columns of even rows
@@ -100,7 +100,7 @@ class TopK : public Compressor {
     encode_finite(x, n, rng, payload);
   }
 
-  // Sends the k largest magnitudes; among equal ones, the first.
+  // Sends the k values of largest magnitude, and the first of equal magnitudes.
   bool encode_finite(const float* x, int64_t n, const BlockRng&, uint32_t* payload) const override {
     const int64_t k = chosen(n);
     Candidates among;

@@ -220,10 +220,10 @@ void MpiGroup::gather(const CollectiveCall& call, const Tensor& in, const Tensor
   transfer.finish();
 }
 
-// The all-gather of Bruck et al. 1997: in round i, a rank sends the parts that it has to the rank at distance 2^i.
+// The all-gather of Bruck et al. 1997: in round i, a rank sends up to 2^i parts that the rank at distance 2^i lacks.
 void MpiGroup::gather_in_rounds(const CollectiveCall& call, const Tensor& out) {
   const int64_t part = out.bytes() / size();
-  const Tensor parts({out.bytes()}, DType::u8, kCpu);  // of this rank, of the rank before it, and so on
+  const Tensor parts({out.bytes()}, DType::u8, kCpu);  // parts of this rank, of the rank before it, and so on
   const auto owner = [&](int i) { return at(out, (rank() + size() - i) % size() * part); };
   std::copy_n(owner(0), part, at(parts, 0));
   const auto bytes = [&](int round) { return std::min(1 << round, size() - (1 << round)) * part; };
@@ -259,7 +259,7 @@ void MpiGroup::chain_all_reduce(const CollectiveCall& call, const Tensor& x) {
   const int last = size() - 1;
   const Parts whole(x, 1, members_.piece);
   const int64_t rows = whole.rows(), longest = whole.longest_piece(), item = size_of(x.dtype());
-  const Tensor sums({kDepth * longest / item}, x.dtype(), kCpu);  // of the ranks before this one
+  const Tensor sums({kDepth * longest / item}, x.dtype(), kCpu);  // partial sums of the ranks before this one
   Transfer transfer(members_, call, {x, sums}, kDepth);
   transfer.open();
   const auto arriving = [&](int64_t row) { return Piece{at(sums, row % kDepth * longest), whole(0, row).bytes}; };

@@ -160,7 +160,7 @@ class NcclGroup : public Group {
   const std::shared_ptr<NcclWatchdog> watchdog_;
   NcclWatchdog::Member member_;
   bool connected_ = false;
-  std::set<std::string, std::less<>> phases_;  // of the collectives so far
+  std::set<std::string, std::less<>> phases_;  // phases of earlier collectives
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ std::optional<int> number_in(const char* variable) {
   return value;
 }
 
-// Environment variables of a launcher; it sets both in every process it starts.
+// Environment variables that a launcher sets in every process.
 struct Convention {
   const char *name, *rank, *world;
 };

@@ -85,7 +85,7 @@ class World {
     last_step_.reset();
   }
 
-  // After all ranks have ended.
+  // Call only after all ranks have ended.
   std::optional<int> first_failed() const { return first_failed_; }
   const std::string& reason() const { return reason_; }
 

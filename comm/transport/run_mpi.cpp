@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{1};
-constexpr std::chrono::seconds kSettle{2};    // for the other ranks to leave their collectives after a failure
-constexpr std::chrono::seconds kReporter{5};  // for the reporting rank to end all processes
+constexpr std::chrono::seconds kSettle{2};    // after a failure, time for the other ranks to leave their collectives
+constexpr std::chrono::seconds kReporter{5};  // time for the reporting rank to end all processes
 
 Topology agree_on_topology(Topology given, const MpiSession& session) {
   const int own[2] = {given.nodes, given.workers_per_node};
@@ -106,7 +106,8 @@ void describe_launch(const MpiSession& session, const Topology& topology,
                       hosts.size(), hosts.size() == 1 ? " host" : " hosts"));
   const std::string spanning = spanning_node(topology, session.hosts());
   if (!spanning.empty())
-    note("warning: " + spanning + "; its bytes count as within the node (mpirun --map-by slot numbers host by host)");
+    note("warning: " + spanning +
+         "; traffic within this node counts as intra-node (mpirun --map-by slot numbers the ranks host by host)");
   if (session.bound())
     note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none allows all");
 }

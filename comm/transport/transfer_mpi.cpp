@@ -72,7 +72,7 @@ struct Transfer::Message {
   int tag;
   int64_t row;
   bool sends;
-  Piece behind = {};  // of a received description: memory for the data behind it
+  Piece behind = {};  // for a received description: destination of the data after it
   bool done = false;
 };
 
@@ -88,13 +88,13 @@ struct Transfer::State {
   // Descriptions and the data behind them. They are not in tensors, whose memory may be adjacent to a receive buffer:
   // over shared memory, Open MPI 4.1 writes all bytes of a message that is longer than the buffer.
   std::vector<std::unique_ptr<std::byte[]>> descriptions;
-  bool opened = false, with_first_row = false;  // descriptions are queued; with the first row
+  bool opened = false, with_first_row = false;  // descriptions are queued; the first row is sent with them
   Header mine;
   std::vector<Header> theirs;
   std::vector<bool> described, joined;  // [member]: its header, or any of its messages, has arrived
   Queue queues[kTags][2];       // [tag][sends]
   std::vector<MPI_Request> requests;
-  std::vector<Message*> in_flight;  // of each request
+  std::vector<Message*> in_flight;  // message of each request
   std::string error;                // a member made another call, or a message failed; empty: no error
   std::vector<int> indices;         // scratch memory of advance()
   std::vector<MPI_Status> statuses;

@@ -18,7 +18,7 @@ constexpr const char* kRemedy =
     "; install the package of Fashion-MNIST (apt-get install dataset-fashion-mnist) or name a folder of IDX files with "
     "--data FOLDER";
 
-// Finds, for example, prefix-images-idx3-ubyte in any of its four spellings.
+// Finds a file such as train-images-idx3-ubyte, with "-" or ".", with or without .gz.
 std::string find_file(const std::string& folder, const std::string& stem, const std::string& kind) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {

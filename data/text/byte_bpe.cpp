@@ -12,10 +12,10 @@
 namespace godwit::data {
 namespace {
 
-// The search at each place of a text reads up to the length of an added token, so this bounds the time per byte.
+// Bounds the time per byte: the search at each position reads at most the length of an added token.
 constexpr size_t kLongestAdded = 1024;
 
-// Contents of the added tokens of one set with their indices. The last of several with the same normal form counts.
+// Indices of the added tokens of one set, by content. Of several tokens with equal normal forms, the last one counts.
 std::map<std::string, int32_t> contents_of(const ByteBpeModel& model, bool normalized) {
   std::map<std::string, int32_t> contents;
   std::string normal;
@@ -133,7 +133,8 @@ void ByteBpe::set_fingerprint() {
   hash.add(model_.merges.size());
   for (const auto& [left, right] : model_.merges)
     hash.add(uint64_t{static_cast<uint32_t>(left)} << 32 | uint64_t(right));
-  // Otherwise one search matches all added tokens in the text itself.
+  // `normalized` has an effect only in these cases. Otherwise, a single search of the original text matches all added
+  // tokens.
   const bool in_order = model_.nfc || (!added_.empty && !added_normalized_.empty);
   for (const AddedToken& added : model_.added)
     hash.add(static_cast<uint64_t>(added.id) << 4 | uint64_t{added.lstrip} << 2 | uint64_t{added.rstrip} << 1 |
@@ -153,8 +154,8 @@ void ByteBpe::encode(std::string_view text, std::vector<int32_t>& ids) const {
   });
 }
 
-// The first added token of a set from text[search] on, and the longest one at that position. The text before `at` is
-// encoded already.
+// The first added token of a set from text[search] on; of several at this position, the longest. The text before `at`
+// is already encoded.
 ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view text, size_t at, size_t search) const {
   for (size_t begin = search; begin < text.size(); ++begin) {
     if (!set.first[static_cast<uint8_t>(text[begin])]) continue;
@@ -168,8 +169,8 @@ ByteBpe::AddedMatch ByteBpe::next_added(const AddedSet& set, std::string_view te
   return {text.size(), text.size(), text.size(), -1};
 }
 
-// Appends the added tokens of a set. Calls encode_stretch(text) for the stretches between them. An added token may
-// begin in the white space that the added token before it has taken, as in HuggingFace's library.
+// Appends the added tokens of a set. Calls encode_stretch(text) for the stretches between them. As in HuggingFace's
+// library, an added token may begin in white space that belongs to the previous added token.
 template <class Encode>
 void ByteBpe::encode_between(std::string_view text, const AddedSet& set, std::vector<int32_t>& ids,
                              const Encode& encode_stretch) const {
@@ -179,7 +180,7 @@ void ByteBpe::encode_between(std::string_view text, const AddedSet& set, std::ve
     const AddedMatch match = next_added(set, text, at, search);
     if (match.begin > at) encode_stretch(text.substr(at, match.begin - at));
     if (match.id < 0) return;
-    if (match.begin < match.end) {  // empty: an lstrip token in the white space of the token before it
+    if (match.begin < match.end) {  // empty: an lstrip token within the white space of the previous token
       ids.push_back(match.id);
       at = match.end;
     }

@@ -70,7 +70,7 @@ std::string merge_text(const ByteBpeModel& model, const std::pair<int32_t, int32
   return model.tokens[static_cast<size_t>(merge.first)] + ' ' + model.tokens[static_cast<size_t>(merge.second)];
 }
 
-// Whether vocab.json and merges.txt hold the whole model, so that read_bpe() restores it.
+// Whether read_bpe() can restore the model from vocab.json and merges.txt alone.
 bool is_plain(const ByteBpeModel& model) {
   if (model.pattern != WordPatternKind::gpt2 || model.nfc || model.ignore_merges || model.added_only > 0) return false;
   const bool has_end = std::ranges::find(model.tokens, kEndOfText) != model.tokens.end();

@@ -42,8 +42,7 @@ ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, int32_t>> words) : no
   }
 }
 
-// The first base at which all children fit into free nodes. The search starts after the nodes that are at least 95 %
-// taken.
+// The first base at which all children fit into free nodes. The search skips a beginning that is at least 95 % full.
 uint32_t ByteTrie::place(const std::vector<uint8_t>& bytes) {
   const auto free = [&](uint32_t at) { return at >= nodes_.size() || nodes_[at].byte == 0; };
   uint32_t taken = 0;

@@ -25,7 +25,7 @@ bool is_merges(const fs::path& file) {
   return file.filename() == "merges.txt" && has_tokenizer(file.parent_path().string());
 }
 
-// The part of a data set that the name of a file or folder states, such as "valid" for ptb.valid; "" if it states none.
+// The part of a dataset in the name of a file or folder: "valid" for ptb.valid, "test", or "" for other names.
 std::string part_of(const std::string& name) {
   std::string last = name.substr(name.find_last_of("._-") + 1);  // all of it without a separator
   std::ranges::transform(last, last.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -48,7 +48,7 @@ std::string text_of(std::string_view line, const std::string& where) {
   check(value.is_object(), where, " is not a JSON object, expected an object with the member \"text\"");
   const auto text = value.find("text");
   check(text != value.end() && text->is_string(), where, " its member \"text\" is ",
-        text == value.end() ? "missing" : "no string");
+        text == value.end() ? "missing" : "not a string");
   return text->get<std::string>();
 }
 

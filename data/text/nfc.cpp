@@ -53,7 +53,7 @@ void append_normalized(std::string_view text, std::string& to) {
 }  // namespace
 
 std::string_view normalize_nfc(std::string_view text, std::string& storage) {
-  // Code points below U+0300, whose first byte is 0xcc, are normalized.
+  // Text with all bytes below 0xcc has only code points below U+0300, which are normalized.
   if (std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0xcc; })) return text;
   storage.clear();
   size_t valid = 0;

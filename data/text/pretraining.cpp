@@ -129,7 +129,7 @@ PretrainingDataset::Plan PretrainingDataset::plan(int64_t sample, int64_t epoch)
   return plan;
 }
 
-// Consecutive sentences of one document, until they have `size` tokens or the document ends.
+// Consecutive sentences from a random position in another document, until they have `size` tokens or it ends.
 PretrainingDataset::Range PretrainingDataset::random_text(int32_t document, int64_t size, RandomStream& random) const {
   const int64_t begin = documents_[static_cast<size_t>(document)], end = documents_[static_cast<size_t>(document) + 1];
   const int64_t all = documents_.back(), others = all - (end - begin);

@@ -37,7 +37,7 @@ Files list_files(const std::string& path) {
   return files;
 }
 
-// Removes the validation files, also under other names by links.
+// Removes the validation files, and links to them, from the training files.
 void remove_validation(const std::vector<std::string>& valid, std::vector<std::string>& train) {
   std::set<fs::path> paths;
   std::error_code ignored;
@@ -64,7 +64,7 @@ std::shared_ptr<const Tokenizer> shard_tokenizer(const TokenDataOptions& options
   return has_tokenizer(folder) ? load_tokenizer(folder) : nullptr;
 }
 
-// The fingerprint of the tokenizer next to a shard; 0 if there is none that can be read.
+// The fingerprint of the tokenizer next to a shard; 0 if no tokenizer can be read.
 uint64_t fingerprint_beside(const std::string& file) {
   const std::string folder = folder_of(file);
   try {
@@ -170,13 +170,13 @@ TokenStream encode_documents(const std::vector<FileText>& texts, const Tokenizer
   return TokenStream(ids);
 }
 
-// The number of training tokens, if the remaining tokens are for validation.
+// Number of training tokens; the remaining tokens are for validation.
 int64_t training_part(int64_t tokens, double valid_fraction) {
   return static_cast<int64_t>(static_cast<double>(tokens) * (1 - valid_fraction));
 }
 
-// The bytes that U+FFFD has more than the invalid sequences of the text, from character `first` of all documents on.
-// A separator of documents is a character.
+// Number of bytes that replacing invalid sequences by U+FFFD adds, from character `first` of the joined documents on. A
+// document separator counts as one character.
 int64_t count_added_bytes(const std::vector<FileText>& texts, int64_t first) {
   int64_t bytes = 0, position = -1;
   for (const FileText& text : texts)
@@ -265,7 +265,7 @@ TokenData load_token_data(const TokenDataOptions& options) {
         " tokens for training and ", data.valid.size(), " for validation, expected some of both");
   if (data.tokenizer)
     for (TokenStream* stream : {&data.train, &data.valid}) stream->limit(data.tokenizer->size());
-  // An error at the first evaluation would lose an epoch. Larger data is checked when it is read.
+  // Checked now, because an error at the first evaluation would lose an epoch. Larger data is checked when it is read.
   constexpr int64_t kMostChecked = 1 << 28;
   if (train.shards && data.tokenizer && data.valid.size() <= kMostChecked) data.valid.check_ids();
   return data;

@@ -111,7 +111,7 @@ uint64_t TokenStream::hash() const {
   all.limit(int64_t{1} << 32);  // read() reports invalid ids by name
   for (const Part& part : parts_) {
     const int64_t count = std::min(kEnd, part.count), last = part.count - count;
-    const int64_t step = part.in_memory ? count : std::max<int64_t>(1, last);  // of a file, only both ends
+    const int64_t step = part.in_memory ? count : std::max<int64_t>(1, last);  // files: both ends, kEnd ids each
     ids.resize(static_cast<size_t>(count));
     for (int64_t at = 0;; at = std::min(at + step, last)) {
       all.read(part.begin + at, ids);

@@ -64,7 +64,7 @@ Vocabulary vocabulary_of(const JsonNode& root, const std::string& path) {
     check(id >= 0 && id < std::ssize(tokens), path, ": model.vocab: the id of \"", excerpt(token), "\" is ", id,
           ", expected 0 to ", tokens.size() - 1, " for ", tokens.size(), " tokens");
     std::string& place = tokens[static_cast<size_t>(id)];
-    check(place.empty(), path, ": model.vocab: the id ", id, " is that of \"", excerpt(place), "\" and of \"",
+    check(place.empty(), path, ": model.vocab: the id ", id, " belongs to \"", excerpt(place), "\" and \"",
           excerpt(token), '"');
     place = std::move(token);
   }

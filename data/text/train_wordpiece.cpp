@@ -34,7 +34,7 @@ std::set<char32_t> alphabet_of(const std::vector<CountedWord>& words, int64_t li
   return alphabet;
 }
 
-// The special tokens and the characters of the words, and the words that consist of them.
+// A trainer of the words. Its tokens are the special tokens and the alphabet; other characters are dropped from words.
 PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTraining& training) {
   std::vector<std::string> tokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
   std::unordered_map<std::string, int32_t> ids;

@@ -181,7 +181,7 @@ std::vector<std::string> classes_of(const Rows& rows) {
   return classes;
 }
 
-// Labels that are not among the classes; `row` is the row of the first of them.
+// Throws for labels that are not among the classes. `row`: the first row with such a label.
 [[noreturn]] void refuse_labels(const Rows& rows, size_t row, const std::unordered_map<std::string, int32_t>& index,
                                 const KnownClasses& known, bool numbered) {
   std::vector<std::string> unknown, classes;

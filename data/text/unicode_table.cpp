@@ -109,7 +109,7 @@ uint32_t make(UnicodeTable::Kind kind, char32_t value) { return uint32_t{kind} <
 }  // namespace
 
 UnicodeTable::UnicodeTable(const NormalizerOptions& options) : options_(options), pages_(1) {
-  // Most of the million code points are unassigned or for private use. ICU enumerates them in ranges.
+  // Enumerates ranges, because most of the million code points are unassigned or for private use.
   const auto add_range = [](const void* table, UChar32 begin, UChar32 end, UCharCategory type) -> UBool {
     UnicodeTable& self = **static_cast<UnicodeTable* const*>(table);
     for (auto code = static_cast<char32_t>(begin); code < static_cast<char32_t>(end); ++code)
@@ -164,7 +164,7 @@ uint32_t UnicodeTable::make_entry(char32_t code) {
   return make(several, at);
 }
 
-// Sorts marks by combining class. A sorted mark takes the source bytes of the mark whose position it takes.
+// Sorts marks by combining class. A mark gets the source bytes of the mark that was at its new position.
 std::vector<UnicodeTable::Char> UnicodeTable::normalize(std::vector<Char> codes) const {
   std::erase_if(codes, [](const Char& code) { return is_cleaned(code.entry); });
   struct Part {

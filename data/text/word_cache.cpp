@@ -66,7 +66,7 @@ std::span<const int32_t> WordCache::find(const Key& key, std::string_view word) 
 }
 
 void WordCache::add(const Key& key, std::string_view word, std::span<const int32_t> ids) {
-  // fetch_sub may briefly go below 0 on several threads; each thread restores what it did not use.
+  // Several threads may briefly decrease the counter below 0; each thread then restores its decrement.
   if (static_cast<int64_t>(left_.fetch_sub(1, std::memory_order_relaxed)) <= 0) {
     left_.fetch_add(1, std::memory_order_relaxed);
     return;

@@ -7,7 +7,7 @@ namespace {
 
 bool is_line_break(char c) { return c == '\r' || c == '\n'; }
 
-// Bytes of the contraction that begins with the apostrophe at text[at]; 0 if there is none. In any case, 's may end
+// Bytes of the contraction that begins with the apostrophe at text[at]; 0 if there is none. With `any_case`, 's may end
 // with U+017F, whose upper case is S.
 size_t contraction(std::string_view text, size_t at, bool any_case) {
   const auto letter = [&](size_t i) -> char {
@@ -67,8 +67,8 @@ inline size_t WordPattern::end_of_run(std::string_view text, size_t at, CharClas
   return at;
 }
 
-// White space: to the last line break of the run, if `line_breaks` and there is one. Otherwise the last character of a
-// longer run belongs to the following word.
+// The end of a run of white space. With `line_breaks`, it is after the last line break of the run. Otherwise, the last
+// of several characters belongs to the following word.
 size_t WordPattern::end_of_spaces(std::string_view text, size_t at, bool line_breaks) const {
   size_t end = at, last = at, behind_break = 0;
   while (end < text.size()) {

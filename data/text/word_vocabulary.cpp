@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kMostBytes = (uint64_t{1} << 32) - 1;  // BasicTokenizer takes less than 4 GiB
 constexpr std::string_view kBlank = " \t\v\f\r\n";
 
-// Calls f(line) for each line, without its end. A text without a final line break ends there.
+// Calls f(line) for each line, without its line break. The last line may lack a line break.
 template <class F>
 void each_line(std::string_view text, F&& f) {
   for (size_t at = 0; at < text.size();) {

@@ -39,7 +39,7 @@ std::vector<Token> WordPiece::encode(std::string_view text) const {
 
 void WordPiece::encode(std::string_view text, std::vector<Token>& tokens) const {
   check(text.size() <= std::numeric_limits<uint32_t>::max(), "tokenizer: a text of ", text.size(),
-        " bytes; expected at most 4 GiB");
+        " bytes; expected less than 4 GiB");
   for (size_t at = 0; at < text.size();) {
     const Special special = next_special(text, at);
     splitter_.each_word(text, at, special.at, [&](const Word& word) { match(word, tokens); });

@@ -63,7 +63,7 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attr
              "cublasLtMatmulPreferenceSetAttribute");
 }
 
-// Layout of a row-major matrix [rows, columns]. The library is column-major and sees its transpose.
+// Layout of a row-major matrix [rows, columns], which is the transposed matrix for the column-major library.
 Layout layout(DType dtype, int64_t rows, int64_t columns, const MatrixStrides& strides, const CudaProduct& p) {
   Layout made;
   cuda_check(cublasLtMatrixLayoutCreate(made.out(), library_type(dtype, p.operation), static_cast<uint64_t>(columns),

@@ -24,7 +24,7 @@ Tensor frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges)
         float m_i = m[i], agreed_i = agreed[i], v_i = v_fresh[i];
         const float ratio = f(m_i, agreed_i, v_i, v[i]);
         m[i] = m_i, agreed[i] = agreed_i, v_fresh[i] = v_i;
-        own = std::max(own, ratio > 0 ? std::bit_cast<int32_t>(ratio) : 0);  // without NaN
+        own = std::max(own, ratio > 0 ? std::bit_cast<int32_t>(ratio) : 0);  // ignores NaN
       }
       std::lock_guard lock(mutex);
       largest = std::max(largest, own);

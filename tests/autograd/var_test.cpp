@@ -50,7 +50,7 @@ TEST(Var, SharedContributionIsNotOverwritten) {
   EXPECT_EQ(x.grad().item(), 12);
 }
 
-// A leaf's first contribution is also that of another node.
+// The first contribution to a leaf is also passed to another node.
 TEST(Var, LeafWithoutMemoryCopiesItsFirstContribution) {
   const Var x = leaf(2), y = leaf(2);
   backward(scale(sum(x, sum(scale(x, 2), scale(x, 3))), 1));
@@ -81,7 +81,7 @@ TEST(Var, HookRunsOnceAfterTheLastContribution) {
   EXPECT_EQ(seen, std::vector<double>{5});
 }
 
-// An object that is replaced ends after its successor has set its function.
+// A replaced object is destroyed after its successor has set another function.
 TEST(Var, AFunctionIsRemovedByItsOwnerOnly) {
   const Var x = leaf(1);
   int first = 0, second = 0;

@@ -23,7 +23,7 @@ TEST(ClockOffsets, FindsTheClocksOfOtherHostsWithinItsBound) {
     for (int rank = 0; rank < 3; ++rank) {
       const ClockOffset& found = offsets[static_cast<size_t>(rank)];
       EXPECT_LE(std::abs(found.ns - true_offsets[rank]), found.error_ns) << "rank " << rank;
-      EXPECT_LT(found.error_ns, 1'000'000'000) << "no bound of use";
+      EXPECT_LT(found.error_ns, 1'000'000'000) << "the bound is too large";
     }
   });
 }

@@ -171,7 +171,7 @@ TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16LayersHaveTensorCoresExceptTheS
   }
 }
 
-// cuDNN plans them, but computed wrong values for 4 and 8 channels.
+// cuDNN plans these problems, but computed wrong values for convolutions between 4 and 8 channels.
 TEST_P(DnnPlans, Float32FilterGradientsOfBfloat16ImagesNeedChannelsInMultiplesOf8) {
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{4, 8}, {8, 4}, {12, 12}}) {
     const ConvolutionProblem problem =

@@ -25,7 +25,7 @@ TEST(ThreadStart, PrefetcherNamesTheThreadThatDidNotStart) {
   }
 }
 
-TEST(ThreadStart, WorkIsCancelledIfAThreadDoesNotStart) {
+TEST(ThreadStart, WorkIsCanceledIfAThreadDoesNotStart) {
   if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   for (const int allowed : {0, 2}) {
     const FailingThreads failing(allowed);

@@ -81,7 +81,7 @@ TEST_F(CudaBadInput, ArchitecturesAreReadAsCmakeMeansThem) {
   EXPECT_TRUE(runs_on("native", 75));
 }
 
-TEST_F(CudaBadInput, AGpuThatAnotherProcessHasForItselfIsRefused) {
+TEST_F(CudaBadInput, AGpuInExclusiveUseByAnotherProcessIsRefused) {
   emulated::exclusive = true;
   EXPECT_THAT(error_of([] { context_on(cuda_device(1)); }),
               ::testing::AllOf(HasSubstr("cuda:1 is used by another process"), HasSubstr("--device cuda:N")));
@@ -98,7 +98,7 @@ TEST_F(CudaBadInput, GpusWithoutPeerAccessAreNamed) {
                                "nccl=true, in a build that has it\\), or share one GPU \\(--device cuda:[01]\\)"));
 }
 
-TEST_F(CudaBadInput, ShortagesOfMemoryStateWhatIsFreeAndWhatToLower) {
+TEST_F(CudaBadInput, OutOfMemoryErrorsStateFreeMemoryAndARemedy) {
   on_gpu([] { Tensor({1 << 20}, DType::u8); });
   emulated::total_bytes = emulated::used_bytes() + (16 << 20);
   on_gpu([] {

@@ -203,7 +203,7 @@ TEST_F(CudaDnnTiming, DamagedFilesAreReportedAndReplaced) {
   }
 }
 
-TEST_F(CudaDnnTiming, WithoutAPlaceForChoicesCudnnsFirstProposalIsUsed) {
+TEST_F(CudaDnnTiming, UsesTheFirstProposalIfChoicesCannotBeKept) {
   write(folder_ / "cache", {});  // a file where the folder should be
   EXPECT_EQ(layer().back(), kPlain) << "not the fastest: the next run might find another one";
   EXPECT_THAT(layer(3), ElementsAre(kPlain)) << "nothing is timed any more";

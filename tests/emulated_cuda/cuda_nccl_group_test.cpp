@@ -62,7 +62,7 @@ class CudaNcclGroup : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Streams, CudaNcclGroup, ::testing::Values(0, 3, 4));
 
-TEST_P(CudaNcclGroup, ACollectiveReturnsBeforeItsPeersHaveCome) {
+TEST_P(CudaNcclGroup, ACollectiveReturnsBeforeItsPeersJoin) {
   std::atomic<bool> returned = false;
   run([&](Communicator& comm, const Tensor& x) {
     if (comm.rank == 1) wait_for(returned);
@@ -114,7 +114,7 @@ TEST_P(CudaNcclGroup, TrainingWithShardedParametersHasTheBitsOfPeerMemory) {
 }
 
 // Every wait of the host throws, and values after the collective are not read.
-TEST_P(CudaNcclGroup, APeerThatDoesNotComeEndsTheRunAtTheTimeout) {
+TEST_P(CudaNcclGroup, AnAbsentPeerEndsTheRunAtTheTimeout) {
   std::atomic<bool> ended = false;
   run(
       [&](Communicator& comm, const Tensor& x) {
@@ -181,7 +181,7 @@ TEST_P(CudaNcclGroup, ABusyRankPostponesTheTimeout) {
       kShort);
 }
 
-TEST_P(CudaNcclGroup, TheTimeOfACollectiveBeginsWhenTheOnesBeforeHaveEnded) {
+TEST_P(CudaNcclGroup, TheTimeoutOfACollectiveBeginsAfterEarlierCollectives) {
   run(
       [&](Communicator& comm, const Tensor& x) {
         for (int call = 0; call < 2; ++call) {
@@ -258,7 +258,7 @@ TEST_P(CudaNcclGroup, AFailedRankAbandonsPendingWork) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
 }
 
-TEST_P(CudaNcclGroup, TimesAreThoseOfTheGpu) {
+TEST_P(CudaNcclGroup, TimesAreMeasuredOnTheGpu) {
   std::atomic<bool> queued = false;
   run([&](Communicator& comm, const Tensor& x) {
     const auto wait_for_time = [&](double before) {

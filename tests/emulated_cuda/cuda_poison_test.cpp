@@ -1,4 +1,4 @@
-// Memory that is used after its release is NaN. If another stream uses it, this is a race.
+// Released memory is NaN. Its use by another stream is a race.
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -77,7 +77,7 @@ TEST_F(CudaRun, Float32StaysFloat32UnlessTf32IsSet) {
   EXPECT_EQ(emulated_blas::in_tf32, 0);
 }
 
-TEST_F(CudaRun, ReportsConvolutionsThatCudnnComputesOtherwise) {
+TEST_F(CudaRun, ReportsConvolutionsThatCudnnRoundsToBfloat16) {
   const std::string half = run_images("dtype=bf16");
   EXPECT_EQ(count_of("notice: cuDNN computes a filter gradient in bfloat16, which rounds it to 8 bits: conv2d ", half),
             1);

@@ -30,7 +30,7 @@ struct Call {
   ncclRedOp_t op;
   int peer;  // or root
 };
-using Calls = std::vector<Call>;  // of one group
+using Calls = std::vector<Call>;  // calls of one group
 
 // The n-th calls of all ranks.
 struct Collective {
@@ -47,7 +47,7 @@ struct World {
   std::string text;
 };
 
-std::mutex mutex;  // of all worlds and communicators
+std::mutex mutex;  // protects all worlds and communicators
 std::map<std::string, std::shared_ptr<World>> worlds;
 
 size_t bytes_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : type == ncclFloat64 ? 8 : 4; }
@@ -194,16 +194,16 @@ struct ncclComm {
   std::shared_ptr<World> world;
   int rank;
   bool connected = false, finalized = false;
-  int polls = 0;  // still needed until the last call has succeeded
+  int polls = 0;  // polls until the last call has succeeded
   size_t calls = 0;
-  Calls pending = {};  // of the last call, not yet in the stream
+  Calls pending = {};  // last submitted calls, not yet in the stream
   cudaStream_t stream = nullptr;
 };
 
 namespace {
 
 constexpr int kPolls = 2;    // polls until a call has succeeded
-thread_local int depth = 0;  // of groups
+thread_local int depth = 0;  // number of open groups
 thread_local std::vector<std::pair<ncclComm_t, cudaStream_t>> in_group;
 thread_local std::map<ncclComm_t, Calls> calls_in_group;
 

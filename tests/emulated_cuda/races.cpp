@@ -62,7 +62,7 @@ struct Origin {
 
 struct Watched {
   std::mutex mutex;
-  std::map<uintptr_t, Shadow> shadows;                 // of device memory, by address
+  std::map<uintptr_t, Shadow> shadows;                 // shadows of device memory, by address
   std::vector<Origin> items = std::vector<Origin>(1);  // changed by the thread that runs an item
 };
 Watched& watched() {
@@ -75,7 +75,7 @@ struct Now {
   bool active = false, reported = false;
   Access self;
   const Clock* clock = nullptr;
-  Shadow* memory = nullptr;  // of the last access
+  Shadow* memory = nullptr;  // memory of the last access
   Shadow* block = nullptr;
   uintptr_t stacks = 0, indices = 0;
   size_t stack_bytes = 0, index_bytes = 0;

@@ -33,7 +33,7 @@ class ChoiceFileTest : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ChoiceFileTest, LaterRunsFindWhatWasRecorded) {
+TEST_F(ChoiceFileTest, LaterRunsFindRecordedChoices) {
   EXPECT_EQ(file().read().values, Values());
   EXPECT_EQ(file().read().damage, "") << "a missing file is no damage";
   EXPECT_EQ(file().record("conv a, 3", "67_k2=4"), "67_k2=4");
@@ -50,7 +50,7 @@ TEST_F(ChoiceFileTest, TheFirstChoiceStaysUnlessItIsUnusable) {
   EXPECT_EQ(file().read().values, (Values{{"a", "2"}}));
 }
 
-TEST_F(ChoiceFileTest, ThreadsThatRecordAtOnceAgreeAndLoseNothing) {
+TEST_F(ChoiceFileTest, ConcurrentThreadsAgreeAndKeepAllChoices) {
   constexpr int kThreads = 4, kKeys = 25;
   std::vector<std::vector<std::string>> answers(kThreads);
   std::vector<std::thread> threads;
@@ -106,7 +106,7 @@ TEST_F(ChoiceFileTest, ChoicesOfOtherMachinesAndFormatsAreReplaced) {
   EXPECT_EQ(file().read().values, Values());
 }
 
-TEST_F(ChoiceFileTest, WhatIsNoFileOrTooLongHasNoChoices) {
+TEST_F(ChoiceFileTest, FoldersPipesAndLongFilesHaveNoChoices) {
   std::filesystem::create_directories(path() + "/in the way");
   EXPECT_THAT(file().read().damage, HasSubstr("not a regular file"));
   EXPECT_THAT(error_of([&] { file().record("a", "1"); }), HasSubstr(path() + ": cannot be written: "));

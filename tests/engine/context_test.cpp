@@ -31,7 +31,7 @@ TEST(Context, GuardsNestAndRestore) {
   EXPECT_EQ(context().pool, outer_pool);
 }
 
-TEST(Context, ThreadsOfAProcessShareNothing) {
+TEST(Context, EachThreadHasASeparateContext) {
   ContextGuard guard({.rank = 5});
   NoGrad no_grad;
   Context other;

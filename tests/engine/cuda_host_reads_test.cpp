@@ -1,4 +1,4 @@
-// Values of a GPU that the host reads later.
+// Deferred reads of GPU values by the host.
 #include "engine/host_reads.h"
 #include "engine/stream.h"
 #include "tests/on_gpu.h"
@@ -9,7 +9,7 @@ namespace cuda_host_reads_test {
 
 class CudaHostReads : public OnGpu {};
 
-TEST_F(CudaHostReads, ReadsCpuTensorsAndThoseOutsideOfAScopeAtOnce) {
+TEST_F(CudaHostReads, AreNotDeferredOnTheCpuOrOutsideOfAScope) {
   on_gpu([] {
     HostReads reads;
     double seen = 0;
@@ -23,7 +23,7 @@ TEST_F(CudaHostReads, ReadsCpuTensorsAndThoseOutsideOfAScopeAtOnce) {
   });
 }
 
-TEST_F(CudaHostReads, KeepTheValuesOfTheirTime) {
+TEST_F(CudaHostReads, KeepTheValuesAtTheTimeOfTheCall) {
   on_gpu([] {
     HostReads first, second;
     std::vector<double> seen;
@@ -58,7 +58,7 @@ TEST_F(CudaHostReads, SharedValuesAreReadAfterTheRanksHaveMet) {
     }
     EXPECT_EQ(seen, (std::vector<double>{1, 0, 2, 1}));
     reads.run([&] { seen.push_back(0); });
-    EXPECT_EQ(seen.size(), 4u) << "there is nothing to meet for";
+    EXPECT_EQ(seen.size(), 4u) << "without shared values, the ranks do not meet";
   });
 }
 

@@ -102,7 +102,7 @@ TYPED_TEST(Gemm, EmptyResultDoesNothing) {
   EXPECT_TRUE(product.run().empty());
 }
 
-TYPED_TEST(Gemm, IsReproducibleAlsoOnSeveralRanksAtOnce) {
+TYPED_TEST(Gemm, IsReproducibleOnConcurrentRanks) {
   const std::vector<TypeParam> expected = [] {
     Context one{.threads = 1};
     ContextGuard guard(one);

@@ -178,8 +178,8 @@ TEST(Tensor, OutOfMemoryErrorsNameTheShape) {
               HasSubstr("tensor [1048576, 268435456] of float32: out of memory: 1125899906842624 bytes requested"));
 }
 
-// Views share the memory that a detached tensor is given, and lose it with the tensor.
-TEST(Tensor, DetachedTensorsUseMemoryThatTheyAreGiven) {
+// Views share the memory that is attached to their tensor, and lose it when the tensor is detached.
+TEST(Tensor, DetachedTensorsUseAttachedMemory) {
   const Tensor x = Tensor::detached({4, 2}, DType::f32), row = x.rows(1, 1);
   EXPECT_FALSE(x.attached());
   EXPECT_NE(error_of([&] { row.zero(); }).find("has no memory now"), std::string::npos);

@@ -21,7 +21,7 @@ std::vector<float> products(const Loop& loop, const std::vector<float>& x, float
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
-TEST(VectorLoop, OnlyComputeForTakesSubnormalNumbersAsZero) {
+TEST(VectorLoop, OnlyComputeForFlushesSubnormalNumbers) {
   const auto compute = [](auto... arguments) { compute_for(arguments...); };
   const auto exact = [](auto... arguments) { vector_for(arguments...); };
   const std::vector<float> subnormal(1000, 0x1p-130f), smallest(1000, 0x1p-126f);

@@ -33,7 +33,7 @@ Tensor some_weights(int64_t rows, int64_t columns) {
   return w;
 }
 
-TEST(WeightBlocks, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
+TEST(PackedWeights, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 64}, {96, 192}, {64, 1280}, {77, 145}, {5, 3}})
@@ -64,7 +64,7 @@ TEST(WeightBlocks, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
 }
 
 // The parts are the first 64 rows as stored, the next 128, and the others.
-TEST(WeightBlocks, PartsArePackedLikeOneMatrix) {
+TEST(PackedWeights, PartsArePackedLikeOneMatrix) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const bool transposed : {false, true})
       for (const int64_t stored_rows : {256, 201}) {
@@ -83,7 +83,7 @@ TEST(WeightBlocks, PartsArePackedLikeOneMatrix) {
       }
 }
 
-TEST(WeightBlocks, NamesWeightsThatDoNotFit) {
+TEST(PackedWeights, NamesWeightsThatDoNotFit) {
   const Tensor w({16, 64}), to({16, 64});
   EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 16, 64, DType::f64, to.raw()), Error);
   EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 32, 64, DType::f32, to.raw()), Error);

@@ -52,7 +52,7 @@ TEST(Generate, CacheEqualsTheWholeText) {
   }
 }
 
-TEST(Generate, GoesOnBeyondThePositions) {
+TEST(Generate, ContinuesBeyondThePositions) {
   gpt2_golden::Golden golden(DType::f32);
   const Gpt2 model(golden.config);
   test::fill_by_formula(model);

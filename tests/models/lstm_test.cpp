@@ -136,7 +136,7 @@ TEST_P(LstmGolden, TrainingWithACarriedState) {
   }
 }
 
-TEST(LstmModel, ParametersAreThoseOfThePapers) {
+TEST(LstmModel, HasTheNumberOfParametersOfThePapers) {
   const auto count = [](const std::string& name) {
     int64_t sum = 0;
     for (const Parameter& p : LstmLanguageModel(lstm_config(name)).parameters()) sum += p.var.value().numel();

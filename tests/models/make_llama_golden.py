@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes golden/llama.json and golden/llama, mixtral…: the results of HuggingFace transformers for small LLaMAs and
-their relatives, and saved ones.
+related models, and saved models.
 
 Needs torch and transformers; run it as `python3 tests/models/make_llama_golden.py`. Weights and inputs come from the
 integer hash of make_golden.py. Per case: logits, every parameter's gradient and, after ten steps of AdamW, every

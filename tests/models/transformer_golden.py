@@ -1,4 +1,4 @@
-"""Shared by the makers of the golden files of transformers: tables of inputs, ten steps of AdamW, errors of float32."""
+"""Common code of the scripts for golden files of transformers: inputs, ten steps of AdamW, errors of float32."""
 import numpy as np
 import torch
 from make_golden import STEPS, formula, jiggle, summary, words, worst

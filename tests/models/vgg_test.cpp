@@ -52,7 +52,7 @@ TEST(Vgg, AcceptsImagesFrom32Pixels) {
 }
 
 // Initial weights of torchvision: deviations of filters and matrices, zero biases.
-TEST(Vgg, InitialWeightsAreThoseOfTorchvision) {
+TEST(Vgg, InitialWeightsMatchTorchvision) {
   VggConfig config = vgg_config("vgg16");
   config.stages = {{32}, {64}};
   config.hidden = 128;

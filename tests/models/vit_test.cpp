@@ -44,7 +44,7 @@ TEST(Vit, LoadsWeightsOfTimm) {
     EXPECT_NEAR(logits.item(i), expected[static_cast<size_t>(i)], 4e-6);
 }
 
-TEST(Vit, NamesOfItsOwnAndOfOldFilesAreAccepted) {
+TEST(Vit, AcceptsOldAndTimmNames) {
   const Vit model(small());
   for (const Parameter& p : model.parameters()) EXPECT_EQ(model.tensor_name(p.name), p.name);
   EXPECT_EQ(model.tensor_name("encoder.layers.encoder_layer_1.mlp.linear_1.weight"),
@@ -62,7 +62,7 @@ TEST(Vit, WeightDecayAppliesOnlyToFiltersAndMatrices) {
   }
 }
 
-TEST(Vit, InitialWeightsAreThoseOfTorchvision) {
+TEST(Vit, InitialWeightsMatchTorchvision) {
   const auto model = make_vit(small());
   std::map<std::string, double> deviation{
       {"class_token", 0}, {"conv_proj.weight", std::sqrt(1.0 / 48)}, {"conv_proj.bias", 0},

@@ -21,7 +21,7 @@ void expect_deferred_values(const Make& make) {
   const auto deferred = make();
   const std::vector<Parameter> expected = usual->parameters(), all = deferred->parameters();
   ASSERT_EQ(all.size(), expected.size());
-  int64_t bytes = 0;  // of buffers
+  int64_t bytes = 0;  // bytes of buffers
   for (const NamedTensor& buffer : deferred->buffers()) bytes += buffer.tensor.bytes();
   EXPECT_EQ(context().pool->stats().bytes_in_use, before + bytes) << "parameters have no memory";
   for (size_t i = 0; i < all.size(); ++i) {

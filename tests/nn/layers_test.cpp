@@ -11,7 +11,7 @@ namespace layers_test {
 
 using test::random_tensor, test::values;
 
-TEST(Module, NamesOccurOnce) {
+TEST(Module, RefusesDuplicateNames) {
   struct Twice : nn::Module {
     nn::Linear first{2, 2}, second{2, 2};
     explicit Twice(const char* name) { add("a", first), add(name, second); }

@@ -144,7 +144,7 @@ TEST_F(Weights, OneErrorListsAllMismatches) {
   for (const auto& [name, tensor] : before) expect_same_bits(tensor, expected.at(name), name + " must be unchanged");
 }
 
-// The last layer of a file with other classes, or without it, is not loaded.
+// The last layer keeps its values if the file has other classes or no last layer.
 TEST_F(Weights, ReplaceableParametersKeepTheirValues) {
   const std::vector<std::string> head{"fc.weight", "fc.bias"};
   auto file = load_safetensors(test::golden_path("tiny.safetensors"));

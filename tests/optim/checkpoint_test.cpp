@@ -31,7 +31,7 @@ TEST(Checkpoint, EveryMethodContinuesWithTheSameBits) {
   for_each_method([](const MethodPlan& plan) { expect_resumed_alike(plan); });
 }
 
-TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
+TEST(Checkpoint, ShardedRunsContinueWithTheSameBits) {
   for (const char* exchange : {"dense", "loco", "zeropp", "loco_zeropp"})
     for (const char* sharding : {"zero1", "zero2", "zero3", "hybrid"})
       for (const char* wire : {"f32", "bf16"}) {
@@ -41,7 +41,7 @@ TEST(Checkpoint, AlsoWithShardsAndRoundedParameters) {
       }
 }
 
-TEST(Checkpoint, AlsoWithShardsOfNodes) {
+TEST(Checkpoint, HybridShardedRunsContinueWithTheSameBits) {
   for (const char* name : {"birder", "one_bit_adam", "one_bit_lamb", "zero_one_adam", "adafactor"}) {
     SCOPED_TRACE(name);
     MethodPlan plan{.optimizer = name, .sharding = "hybrid"};
@@ -52,7 +52,7 @@ TEST(Checkpoint, AlsoWithShardsOfNodes) {
   }
 }
 
-TEST(Checkpoint, AlsoWithOtherOptionsTopologiesAndSkippedSteps) {
+TEST(Checkpoint, OtherOptionsTopologiesAndSkippedStepsContinueWithTheSameBits) {
   for (const Topology topology : {Topology{1, 1}, {3, 1}, {1, 3}})
     expect_resumed_alike({.optimizer = "birder", .topology = topology});
   MethodPlan plan{.optimizer = "birder"};
@@ -349,7 +349,7 @@ TEST(Checkpoint, ReportsStateThatIsNotUsed) {
 }
 
 // An interrupted save leaves a folder with a temporary name, which the next save replaces.
-TEST(Checkpoint, ReplacesAPartialOne) {
+TEST(Checkpoint, ReplacesAPartialCheckpoint) {
   const TempFolder folder;
   write(folder / "step.partial/rank-00009.safetensors", {1, 2, 3});
   MethodOutcome ignored;
@@ -431,7 +431,7 @@ TEST(Checkpoint, OlderVersionsHaveFiltersInTheOrderOfMemory) {
   }
 }
 
-// A description that cannot be written: no checkpoint on any rank. The next checkpoint has its files.
+// If a description cannot be written, no rank has a checkpoint. The next checkpoint contains the described files.
 TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
   const TempFolder folder;
   const std::string step = folder / "step";
@@ -460,7 +460,7 @@ TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
   EXPECT_TRUE(nlohmann::json::parse(text.begin(), text.end())["files"].contains("config.json"));
 }
 
-// A rank that cannot write its file: no checkpoint on any rank.
+// If one rank cannot write its file, no rank has a checkpoint.
 TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   const TempFolder folder;
   std::atomic<int> failed{0};

@@ -158,8 +158,8 @@ class SleepingGroup : public Group {
   std::chrono::milliseconds length_;
 };
 
-// A chain of layers, each in a separate bucket, whose backward pass takes `backward_ms` per layer; then `tail_ms` of
-// backward pass that yields no gradient. Times of a step with collectives of `call_ms`.
+// Times of a step of a chain of layers, with one bucket per layer and collectives of `call_ms`. The backward pass takes
+// `backward_ms` per layer, then `tail_ms` without a gradient.
 StepTimes times_of_step(int layers, int backward_ms, int tail_ms, int call_ms) {
   using std::chrono::milliseconds;
   StepTimes times;
@@ -208,13 +208,13 @@ StepTimes times_of_step(int layers, int backward_ms, int tail_ms, int call_ms) {
 
 // Exposed communication = max(0, communication − the backward time that can hide it), with sleeps of known length. A
 // busy machine prolongs sleeps, so some attempts may miss the 5 %; a wrong result misses them in all attempts.
-TEST(DataParallel, ExposedCommunicationIsWhatTheBackwardPassCannotHide) {
+TEST(DataParallel, ExposedCommunicationExcludesTimeHiddenByBackward) {
   struct Case {
     int layers, backward_ms, tail_ms, call_ms;
     double exposed_ms;
   };
   for (const auto& [layers, backward_ms, tail_ms, call_ms, exposed_ms] :
-       {Case{3, 20, 0, 50, 3 * 50 - 2 * 20},   // the line is the bottleneck: the first layer's backward hides nothing
+       {Case{3, 20, 0, 50, 3 * 50 - 2 * 20},   // the network is the bottleneck: the first layer hides nothing
         Case{3, 20, 35, 50, 3 * 50 - 2 * 20 - 35},
         Case{3, 100, 0, 60, 60},               // only the last bucket has nothing left to hide it
         Case{3, 20, 200, 40, 0}}) {            // everything is hidden

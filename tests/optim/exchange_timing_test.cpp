@@ -27,9 +27,9 @@ TEST(BucketSize, PredictsTheSchedulersOrder) {
   const BucketOptions sizes{.first_bytes = 100, .bytes = 200};
   const std::vector<GradientTime> all =
       gradients(5, 100, 1);  // buckets: 1 parameter, then 2 and 2, ready at 1, 3 and 5
-  // Hidden but for the last bucket: 5 + (0.25 + 2 · 0.5).
+  // Only the last bucket is exposed: 5 + (0.25 + 2 · 0.5).
   EXPECT_DOUBLE_EQ(predicted_seconds(all, {0.25, 0.005}, true, sizes), 6.25);
-  // The line is the bottleneck: 1 + three buckets + 5 · 2.
+  // The network is the bottleneck: 1 + three buckets + 5 · 2.
   EXPECT_DOUBLE_EQ(predicted_seconds(all, {0.25, 0.02}, true, sizes), 1 + 0.75 + 10);
   EXPECT_DOUBLE_EQ(predicted_seconds(all, {0.25, 0.005}, false, sizes), 5 + 0.75 + 2.5);
 }
@@ -40,7 +40,7 @@ TEST(BucketSize, IsSmallWhereBackwardHidesTheRestAndLargeWhereABucketIsExpensive
   EXPECT_EQ(best_bucket_size(all, {0.5, 0.005 / kMib}, true).mib, 64);
   EXPECT_EQ(best_bucket_size(all, {0.5, 0.005 / kMib}, false).mib, 64);
   const BucketSize between = best_bucket_size(all, {0.02, 0.005 / kMib}, true);
-  EXPECT_EQ(between.mib, 4);  // 20 ms a bucket, and 5 ms of each MiB: 8 MiB leave more to exchange at the end
+  EXPECT_EQ(between.mib, 4);  // 20 ms per bucket and 5 ms per MiB: with 8 MiB, more is left to exchange at the end
   EXPECT_THAT(between.reason, testing::HasSubstr("a bucket takes 20 ms and 5 ms per MiB, backward 1280 ms"));
   EXPECT_THAT(between.reason, testing::HasSubstr("with 25 MiB"));
   EXPECT_EQ(best_bucket_size(all, {1e-6, 1e-6 / kMib}, true).mib, 25) << "no size is 1 % better than the default";
@@ -64,7 +64,7 @@ class Slow : public Exchange {
 };
 
 // Sleeps are longer on a busy machine, so some attempts may miss the tolerance.
-TEST(BucketSize, CostOfABucketIsThatOfItsExchange) {
+TEST(BucketSize, MeasuresTheCostOfABucket) {
   double per_bucket = 0, per_mib = 0;
   for (int attempt = 0; attempt < 10; ++attempt) {
     run_local({2, 1}, [&](Communicator& comm) {
@@ -82,7 +82,7 @@ TEST(BucketSize, CostOfABucketIsThatOfItsExchange) {
   EXPECT_NEAR(per_mib, 10, 3);
 }
 
-TEST(BucketSize, GradientTimesAreThoseOfBackward) {
+TEST(BucketSize, MeasuresTheGradientTimesOfBackward) {
   std::vector<GradientTime> times;
   bool fits = false;
   for (int attempt = 0; attempt < 10 && !fits; ++attempt) {

@@ -425,7 +425,7 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
         if (with.state.contains({"v_fresh", 0})) {  // v̂_fresh starts at v̂ of step 35 and then averages
           const double fresh = with.state.at({"v_fresh", 0})[j] / (1 - std::pow(0.999, 60));
           EXPECT_GT(std::sqrt(fresh), 0.5 * size) << j;
-          // Observed: 6.7. Signs add noise to ĝ after the value wakes, with an empty error feedback of the worker.
+          // Observed: 6.7. Signs add noise to ĝ once the value moves, because the worker's error feedback is empty.
           EXPECT_LT(std::sqrt(fresh), 8 * size) << j;
         }
       } else if (j >= 152 && j < 216) {
@@ -443,8 +443,8 @@ TEST(OneBitMethods, RefreshesGiveLateGradientsTheirSecondMoment) {
   }
 }
 
-// Values with a rare gradient wake up although no refresh has one: of element 7, in step 30 on one of 4 ranks. Elements
-// without any gradient keep v = 0.
+// A value whose only gradient falls between two refreshes gets a second moment: element 7, step 30, one of 4 ranks.
+// Elements without any gradient keep v = 0.
 TEST(OneBitMethods, RefreshesKnowTheGradientsSinceTheWarmUp) {
   for (const char* name : {"one_bit_adam", "one_bit_lamb"}) {
     Plan plan = plan_of(name, {2, 2}, 40);

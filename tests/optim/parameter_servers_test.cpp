@@ -181,7 +181,7 @@ TEST(ZeroOneAdam, ValuesWithLateGradientsTrainWithRefreshesOnly) {
 }
 
 // Without values with v = 0, refresh_variance changes neither bits nor traffic.
-TEST(ZeroOneAdam, RefreshesOfTrainedValuesAreNothing) {
+TEST(ZeroOneAdam, RefreshesDoNotChangeTrainedValues) {
   Plan plan = plan_of("zero_one_adam", {2, 2});
   plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
     return test::noisy_gradient(rank, step, 11 * element, x);

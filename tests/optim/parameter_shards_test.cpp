@@ -126,12 +126,12 @@ TEST(ParameterShards, InitialValuesAreComputedByTheirOwners) {
       options.exchange = sharded("dense", sharding);
       DataParallel replica(model.parameters(), comm, options);
       const PoolStats stats = context().pool->stats();
-      EXPECT_LE(stats.peak_bytes_in_use, stats.bytes_in_use + (1 << 14)) << "nothing but what stays";
+      EXPECT_LE(stats.peak_bytes_in_use, stats.bytes_in_use + (1 << 14)) << "no temporary memory";
       EXPECT_EQ(replica.value_hash(), expected);
     });
 }
 
-// As when the nodes read different files.
+// The nodes have different initial values, as if they had read different files.
 TEST(HybridSharding, RefusesOtherInitialValuesOnAnotherNode) {
   const auto start = [](Communicator& comm) {
     const nn::DeferParameters defer;

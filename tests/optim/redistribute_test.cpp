@@ -192,8 +192,8 @@ TEST(Redistribute, OptimizersThatCommunicateKeepTheirShardsOfNodes) {
             std::string::npos);
 }
 
-// A single worker has no server error. Two workers that load its checkpoint begin without; one worker drops theirs.
-TEST(Redistribute, SaysWhatBeginsAnewAndWhatIsNotUsed) {
+// A single worker has no server error. Two workers start without errors from its checkpoint; one worker drops theirs.
+TEST(Redistribute, ReportsNewAndUnusedState) {
   MethodPlan plan{.optimizer = "sgd", .exchange = "ef_signsgd", .topology = {1, 1}};
   const TempFolder folder;
   Means means, loaded;

@@ -109,8 +109,8 @@ class Curve:
 
 
 class Metrics:
-    """The lines of metrics.jsonl as columns. The position of a line is its step, and the seconds, bytes between nodes and
-    all bytes of the steps up to the line."""
+    """The lines of metrics.jsonl as columns. Positions of a line: its step, and cumulative seconds, bytes between nodes
+    and all bytes."""
 
     def __init__(self, log_every):
         self.log_every = log_every
@@ -296,7 +296,7 @@ class Run:
             )
 
     def model(self):
-        """The name of the network; "auto" is that of the initial weights, or the default of the program."""
+        """The name of the network; for "auto", the name of the initial weights, or the default of the program."""
         name, weights = self.setting("model.name"), self.setting("init_weights")
         if name != "auto":
             return name
@@ -309,12 +309,12 @@ class Run:
         return "" if value is None else printable(value if isinstance(value, str) else json.dumps(value))
 
     def total(self, sums, per_step):
-        """The last of the sums over the steps, or its mean per step."""
+        """The sum over all steps, or the mean per step."""
         steps = self.metrics.trained[-1]
         return sums[-1] / (steps if per_step else 1) if steps else math.nan
 
     def step_parts(self):
-        """[(part, seconds per step)], which add up to the step, and the step; [] if they are unknown."""
+        """([(part, seconds per step)], seconds of the step). The parts add up to the step; [] if they are unknown."""
         metrics = self.metrics
         steps = metrics.known["step_s"]
         complete = lambda *keys: steps > 0 and all(metrics.known[key] == steps for key in keys)

@@ -5,7 +5,7 @@ import math
 import unicodedata
 
 FRACTIONS = ("top1", "top5", "accuracy")  # suffixes of keys of fractions, which are shown in percent
-LOW = ("loss", "perplexity", "bits_per_byte")  # ends of keys whose lowest value is the best, as in lower_is_better()
+LOW = ("loss", "perplexity", "bits_per_byte")  # suffixes of keys for which lower is better, as in lower_is_better()
 
 
 def printable(text):

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   write_own(call, head.results(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
-// Exponent and delta of a query. `queries` of them per head, rounded up to an even number.
+// Exponent and delta of a query. A head has one entry per query, and a padding entry if the number is odd.
 struct alignas(8) Query {
   float exponent, minus_delta;
 };
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   const auto attended_by = [&](const AttentionHeadView& by, int64_t key) {
     return __ballot_sync(~0u, lane() < Of::kWarpRows && by.attended(call, key + lane()));
   };
-  bool any = false, mine = false;  // any key of the block, of the warp
+  bool any = false, mine = false;  // whether a key of the block, or of the warp, is attended
   for (int w = 0; w < kWarps; ++w) {
     const bool there = attended_by(head, of_block + w * Of::kWarpRows) != 0;
     any = any || there;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.results(call), d_out);
   const int queries = static_cast<int>(call.queries), group = static_cast<int>(call.group);
   const int number = static_cast<int>(head.number(call));
-  const auto load = [&](int member, int query, int stage) {  // of the heads that share the keys
+  const auto load = [&](int member, int query, int stage) {  // member: index among the heads that share the keys
     const int shift = member * static_cast<int>(call.width);
     of_q.load_rows(query, queries - query, qs[stage], shift);
     of_g.load_rows(query, queries - query, gs[stage], shift);
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     await_copies();
     __syncthreads();  // this tile is loaded; all threads have finished the previous one
     if (next_member < group) load(next_member, next, stage ^ 1);
-    const int ahead = query + past;  // of the first query before the first key
+    const int ahead = query + past;  // last key that the first query attends, relative to the warp's first key
     query = next;
     member = next_member;
     const auto* of_columns = reinterpret_cast<const Query*>(of_tile[stage]) + 2 * (lane() % 4);
@@ -323,7 +323,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
       add_rows<Of>(ds, qs[stage], 8 * n, of_k);
     }
   }
-  await_copies();  // of the own rows, if there was no tile
+  await_copies();  // for the own rows, if there was no tile
   const auto factor = static_cast<float>(call.scale);
   const AttentionPlace again(call, tiles, call.group, block_index_again());
   const AttentionRows rows = again.head.keys(call);

@@ -220,7 +220,7 @@ class Block {
     int64_t unit, units, row, rows;
   };
   struct Place {
-    int64_t image, row;  // of the output
+    int64_t image, row;  // image and row of the output
   };
   Panel panel_at(int64_t unit, int64_t row) const {
     return {unit, std::min(w_.units, w_.all_units - unit), row, std::min(w_.rows, w_.all_rows - row)};

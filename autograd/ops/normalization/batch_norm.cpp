@@ -42,7 +42,7 @@ struct Backward {
   bool training;
   std::function<Tensor(const Tensor&)> gather;
   double own_rows;
-  Tensor rows;  // of all ranks, if `gather` is set
+  Tensor rows;  // total rows of all ranks, if `gather` is set
   Gradient dx, d_gamma, d_beta, d_residual;
 
   void operator()(const Tensor& dy) const {

@@ -96,7 +96,7 @@ GODWIT_BF16 void add_squares(const bf16* x, int64_t n, int64_t lanes, const floa
 }
 
 struct Half {
-  __m512 g, d;  // of 16 elements
+  __m512 g, d;  // g and d of 16 elements
   __mmask16 passed;
 };
 

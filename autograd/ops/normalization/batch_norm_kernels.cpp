@@ -27,9 +27,9 @@ using LineVector = std::vector<T, LineAllocator<T>>;
 
 // Traversal of [rows, c] as flat memory. The lanes are the shortest run of whole rows with at least 512 elements, so
 // that loops over few channels vectorize too. Sums are taken per run of lanes in compute_t, then per block and over the
-// blocks, in order, in float64. The split depends only on the shape, so sums do not depend on the thread count. The
-// first of two passes visits the blocks from last to first: the end of the most recently written tensor is still in the
-// cache. The second pass then finds the beginning in the cache.
+// blocks, in order, in float64. The split depends only on the shape, so sums do not depend on the thread count. In the
+// first of two passes, each thread visits its blocks from last to first, because the end of the most recently written
+// tensor is still in the cache. The second pass then finds the beginning in the cache.
 struct Walk {
   int64_t numel, channels, rows, lanes, run, block, blocks;  // lanes, run and block in elements
 

@@ -87,7 +87,7 @@ void mean_of_halves(Cuda device, const Tensor& parts, int divisor, const Tensor&
   dispatch_half(mean.dtype(), "mean_of_halves", [&]<class T>() {
     const T* from = parts.cuda_data<T>();
     T* to = mean.cuda_data<T>();
-    // Packs need all parts aligned: the first, and the distance between them.
+    // Packs need every part to be aligned: the first part, and the stride of the parts.
     const int64_t packs = aligned_to<16>(from, to) && (senders <= 1 || n % kPack<T> == 0) ? n / kPack<T> : 0;
     launch(device, "mean_of_halves", mean_kernel<T>, blocks_for(device, packs > 0 ? packs : n), kBlock, from, packs, n,
            senders, static_cast<float>(divisor), to);

@@ -26,8 +26,8 @@ struct Chunk {
   const Scales& scales;
   const Settings& settings;
   const uint32_t* random;  // null: round to nearest
-  int8_t* codes;           // one byte per code; for 1 bit unused,
-  float* h;                // h is written instead
+  int8_t* codes;           // one byte per code; unused for codes of 1 bit
+  float* h;                // written instead of `codes` for codes of 1 bit
 };
 }  // namespace godwit::loco
 #endif

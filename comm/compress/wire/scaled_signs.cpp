@@ -143,7 +143,7 @@ float sum_mean_tile(const uint32_t* received, int senders, int64_t stride, const
   return sum_tile(mean, e, tile.count, squares);
 }
 
-// Sets bits that are 0, in order, from any bit on. Other threads may write to the first and last word.
+// Writes bits in order, starting at any bit, over bits that are 0. Other threads may write to the first and last word.
 class BitWriter {
  public:
   BitWriter(uint32_t* words, int64_t bit) : word_(words + bit / 32), filled_(bit % 32), shared_(filled_ > 0) {}

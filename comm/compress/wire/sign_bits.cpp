@@ -60,8 +60,8 @@ HWY_INLINE V full_add(V a, V b, V c, V& carry) {
 }
 
 // Counts the ones over all senders for blocks of Lanes(d) words. Each block has kMaxPlanes planes; plane p holds bit p
-// of the block's counts. Adds eight senders at a time, whose sum has four bits, over all blocks, so that the words of
-// few senders compete for the cache.
+// of the block's counts. Adds eight senders at a time, because their sum has four bits. Adds them to all blocks before
+// the next eight, so that the words of few senders compete for the cache.
 template <class D>
 HWY_INLINE void count_planes(D d, const uint32_t* HWY_RESTRICT words, int64_t senders, int64_t stride, int64_t blocks,
                              uint32_t* HWY_RESTRICT planes) {

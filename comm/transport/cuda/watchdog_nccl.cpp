@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{1};  // between polls while a collective is pending
-constexpr std::chrono::seconds kDrain{10};     // for pending work when a group is destroyed
+constexpr std::chrono::seconds kDrain{10};     // wait for pending work when a group is destroyed
 
 }  // namespace
 
@@ -87,8 +87,8 @@ void NcclWatchdog::run() {
   }
 }
 
-// The streams of a rank run its collectives in the order of the calls. The timeout of a collective begins when it
-// starts on the GPU, not while earlier work of its stream runs.
+// The streams of a rank run its collectives in the order of the calls. The timeout of a collective begins when a poll
+// finds that it is the oldest and has started on the GPU. Earlier work of its stream does not count.
 void NcclWatchdog::poll() {
   for (; !pending_.empty() && pending_.front().end.done(); pending_.pop_front()) {
     const Collective& ended = pending_.front();

@@ -32,8 +32,8 @@ TEST(CommandLine, ModelOptionsApplyToTheirNetworks) {
   EXPECT_EQ(run({"--help", "vit_tiny"}).printed.find("small_stem"), std::string::npos);
 }
 
-// Another model on the command line keeps the options of the file that it reads, and one notice names the others.
-TEST(CommandLine, AnotherModelReplacesThatOfTheFile) {
+// Another model on the command line keeps the applicable options of the file. One notice names the others.
+TEST(CommandLine, AnotherModelReplacesTheModelOfTheFile) {
   const std::string file = write_file(R"({"model": {"name": "resnet18", "small_stem": true, "sync_bn": true}})");
   const ImageConfig config = parse({"--config", file, "--model", "vgg16_cifar"});
   EXPECT_EQ(config.model.name, "vgg16_cifar");
@@ -145,7 +145,7 @@ TEST(CommandLine, ReplacingTheOptimizerKeepsTheExchangeOfTheFile) {
   EXPECT_TRUE(parse({"--config", file, "--optimizer", "adamw"}).notices.empty());
 }
 
-TEST(CommandLine, OptionsOfTheDefaultMethodAreNotThoseOfAnother) {
+TEST(CommandLine, OptionsOfTheDefaultMethodDoNotApplyToAnother) {
   const std::string file = write_file(R"({"optimizer": {"lr": 5}, "exchange": {"wire": "bf16"}})");
   const ImageConfig same = parse({"--config", file, "--optimizer", "sgdm"});
   const ImageConfig other = parse({"--config", file, "--optimizer", "adamw"});
@@ -182,7 +182,7 @@ TEST(CommandLine, IgnoredPartsOfTheFileAreReported) {
                 file + ": not used: schedule.final_fraction, because the command line chooses schedule linear"});
 }
 
-// Gradients are clipped in the same way for all optimizers: not by default.
+// No optimizer clips gradients by default. Another optimizer keeps the file's clip.norm.
 TEST(CommandLine, ClippingDoesNotDependOnTheOptimizer) {
   for (const std::string& name : method_names<OptimizerMethod>())
     EXPECT_EQ(parse_text({"--optimizer", name}).clip.norm, 0);

@@ -49,7 +49,7 @@ TEST(PickSharding, PicksHybridOnSeveralNodesOfSeveralWorkers) {
   }
 }
 
-// The program clips other exchanges by default.
+// train_gpt clips gradients by default, except with signsgd.
 TEST(PickSharding, SignsAreNotClipped) {
   EXPECT_EQ(gpt("--exchange ef_signsgd")->clip.norm, 1);
   EXPECT_EQ(gpt("--exchange signsgd")->clip.norm, 0);
@@ -129,7 +129,7 @@ TEST(PickSharding, WaitsForTheTopology) {
   EXPECT_EQ(config.exchange.sharding, Sharding::hybrid);
 }
 
-// A continued run keeps its choice before the topology is known, and if a new run would choose otherwise.
+// A continued run keeps its choice, even before the topology is known, or if a new run would choose another kind.
 TEST(PickSharding, AContinuedRunKeepsItsSharding) {
   const TempFolder folder;
   std::filesystem::create_directories(folder / "checkpoints/step-2");

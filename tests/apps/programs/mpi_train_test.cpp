@@ -193,7 +193,7 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
 }
 
 // SIGUSR1 to one process: all processes save and go on. Threads or other processes resume from this checkpoint.
-TEST_F(MpiTrain, ASignalAsksForACheckpointFromWhichAnyLauncherContinues) {
+TEST_F(MpiTrain, ASignalRequestsACheckpointForAnyLauncher) {
   const std::string program =
       kProgram +
       std::string(
@@ -267,8 +267,8 @@ TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   EXPECT_NE(text("mpi.out").find("; --resume run continues the run"), std::string::npos) << text("mpi.out");
 }
 
-// The other ranks name rank, host and phase before the launcher ends them. If they are computing, the SIGTERM of the
-// launcher may come first; the message about it covers a dead rank, too.
+// The other ranks print rank, host and phase before the launcher ends them. If they are computing, the launcher's
+// SIGTERM may come first; its message also mentions a dead rank.
 TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
   const MpiOutcome outcome = mpirun(2, program + " : -np 1 " + signal_after(1, "KILL") + program, folder_);
@@ -358,7 +358,7 @@ TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
     EXPECT_EQ(text(std::string("mpi") + file), text(std::string("local") + file)) << file;
 }
 
-// Each process decodes some of the files; rank 0 reports the corrupt files of both.
+// Each process decodes some of the files; rank 0 reports the corrupt files of both processes.
 TEST_F(MpiTrain, ReportsCorruptFilesOfAllRanks) {
   const std::string photos = folder_ / "photos", golden = GODWIT_SOURCE_DIR "/tests/data/golden/";
   const Bytes whole = read(golden + "large.jpg");

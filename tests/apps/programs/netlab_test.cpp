@@ -40,8 +40,8 @@ TEST_F(Netlab, GivesTheSameBitsAsThreads) {
   EXPECT_LE(percent, 105) << outcome.err;
 }
 
-// One bit per value goes to the owner of the value, and one comes back: 2(n−1)P/8 bytes of all n hosts in a step. The
-// interfaces also count headers, acknowledgments and the start of the processes.
+// Each value costs one bit to its owner and one bit back: all n hosts send 2(n−1)P/8 bytes per step. The interfaces
+// also count headers, acknowledgments and the start of the processes.
 TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
   constexpr int kHosts = 3, kSteps = 12;
   const MpiOutcome outcome = netlab("--hosts 3 --rate 200mbit --measure 0 -- " + train_ +
@@ -130,7 +130,7 @@ TEST_F(Netlab, RefusesARateThatALinkDoesNotHold) {
                         "--accept-any-rate\n"))
       << high.err;
   const std::string links = "--hosts 3 --rate 20mbit --measure 0.5";
-  // Acknowledgments of the next link wait in the slow direction, so either may be the slowest.
+  // Either link may be the slowest, because acknowledgments of the next link wait in the slow direction.
   const std::string words[] = {"the link from host 1 to host 2 carries ", "the link from host 2 to host 0 carries "};
   for (const auto& [device, rate] : {std::pair{"host2", "8mbit"}, {"2eth0", "8mbit"}, {"all", "40mbit"}}) {
     const MpiOutcome outcome = run_line(with_other_link(device, rate, links), scratch_);
@@ -175,7 +175,7 @@ TEST_F(Netlab, RemovesItsNamespacesAfterASignal) {
   EXPECT_LT(outcome.seconds, 30);
 }
 
-TEST_F(Netlab, RemovesWhatAKilledNetlabHasLeft) {
+TEST_F(Netlab, RemovesTheNamespacesOfAKilledNetlab) {
   const MpiOutcome outcome =
       run_line(while_running("runs() { grep -q sleep /proc/$(tail -n 1 rank)/cmdline && echo runs || echo ended; }; "
                              "kill -KILL $lab; wait $lab; hosts; runs; " GODWIT_SOURCE_DIR
@@ -200,7 +200,7 @@ TEST_F(Netlab, NeedsRoot) {
   EXPECT_TRUE(outcome.says("error: network namespaces need root; run it with sudo\n")) << outcome.err;
 }
 
-TEST_F(Netlab, RefusesWhatItCannotEmulate) {
+TEST_F(Netlab, RefusesInvalidArguments) {
   for (const auto& [arguments, words] :
        {std::pair{"--hosts 1", "--hosts 1: expects 2 to 250"},
         {"--measure nan", "'nan': expects a number of seconds, 0 or more"},

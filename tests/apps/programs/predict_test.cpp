@@ -176,7 +176,7 @@ TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
       const std::string method = result["method"], key = method + " " + result["nodes"].dump();
       const double seconds = result["seconds"];
       EXPECT_GE(seconds, 0.05) << key;
-      // Kernels of owners work on 1/nodes of the values, which may save a few milliseconds.
+      // Owners' kernels process 1/nodes of the values, which may save a few milliseconds.
       EXPECT_GE(seconds, of_nodes[method] - 0.005) << key;
       EXPECT_LE(seconds, before.try_emplace(key, seconds).first->second) << key;
       before[key] = of_nodes[method] = seconds;
@@ -186,7 +186,7 @@ TEST_F(Predict, FasterLinksAndFewerNodesAreNeverSlower) {
 
 // An all-gather of the signs of 64 workers is too large for a slow link, and costs more than dense within the node.
 // Hierarchical sends the bytes of dense between nodes, and more within. Random-k always sends less than dense.
-TEST_F(Predict, SaysWhereAMethodPays) {
+TEST_F(Predict, ReportsTheBandwidthsAtWhichAMethodPays) {
   const Outcome outcome = predict(
       "--model bert_base --batch 3 --step-ms 58 --transport nccl --nodes 8 --workers-per-node 8 --intra-bandwidth "
       "2400gbit --methods all");

@@ -75,7 +75,7 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
 
 // A run with bucket.mib=auto measures before it trains, and writes the picked size to config.json. The same command
 // then continues with these buckets, without another measurement, and gives the result of this size.
-TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
+TEST_F(Resume, KeepsThePickedBucketSize) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 16 --max-steps 6 ";
   const auto whole = trained(flags, 3);
   EXPECT_TRUE(trained(flags + "--set bucket.mib=auto", 3) == whole);
@@ -90,9 +90,9 @@ TEST_F(Resume, KeepsTheBucketSizeThatItHasPicked) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
-// The picked type rounds gradients, so both kinds of --resume keep it. config.json gets the type that the measurement
-// does not pick.
-TEST_F(Resume, KeepsTheWireThatItHasPicked) {
+// Both forms of --resume keep the picked type, because it rounds gradients. The test writes the type that the
+// measurement does not pick to config.json.
+TEST_F(Resume, KeepsThePickedWire) {
   const std::string flags = "--optimizer adamw --nodes 2 --batch 16 --max-steps 6 ";
   const auto f32 = trained(flags, 3), bf16 = trained(flags + "--set exchange.wire=bf16", 3);
   ASSERT_FALSE(f32 == bf16);
@@ -165,7 +165,6 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
   EXPECT_NE(earlier.out.find("notice: run/checkpoints/step-9" + not_complete), std::string::npos) << earlier.out;
 }
 
-// The process is killed again and again, at different moments of a step, and started with the same command.
 TEST_F(Resume, LeavesOtherFoldersAlone) {
   const std::vector<std::string> others{"step-backup/f", "step-1.old/f", "notes/f"};
   for (const std::string& other : others) write_file(fs::path(checkpoints()) / other, "precious");
@@ -175,6 +174,7 @@ TEST_F(Resume, LeavesOtherFoldersAlone) {
   EXPECT_FALSE(fs::exists(fs::path(checkpoints()) / "step-9"));
 }
 
+// Kills the process repeatedly, at different moments of a step, and starts it with the same command.
 TEST_F(Resume, SurvivesBeingKilledAtAnyMoment) {
   const std::string flags =
       "--optimizer birder --nodes 2 --batch 16 --epochs 20 --max-steps 60 --set log_every=1 --checkpoint-every 1 "
@@ -279,7 +279,7 @@ TEST_F(Resume, ARunGoesOnWithoutACheckpointThatCannotBeWritten) {
 }
 
 // SIGUSR1 saves a checkpoint and the run goes on, to the same result; also without --checkpoint-every.
-TEST_F(Resume, ASignalAsksForACheckpoint) {
+TEST_F(Resume, ASignalRequestsACheckpoint) {
   for (const char* method :
        {"birder", "zero_one_adam --set optimizer.intervals=fixed --set optimizer.max_interval=4"}) {
     const std::string flags =
@@ -420,7 +420,7 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
 }
 
 // A run that drops state of its checkpoint reports this.
-TEST_F(Resume, ReportsStateThatItDoesNotUse) {
+TEST_F(Resume, ReportsUnusedState) {
   trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
   EXPECT_TRUE(fs::exists(run_dir() / "ema.safetensors"));
   const Outcome outcome = continued_from(2, "--set ema.decay=0");
@@ -481,7 +481,7 @@ TEST_F(Resume, RefusesErrorsOfLocoInOtherUnits) {
   refused("--set exchange.block_size=2048", "block_size 1024, this run has 2048");
 }
 
-TEST_F(Resume, RefusesWhatItCannotContinue) {
+TEST_F(Resume, RefusesRunsThatCannotContinue) {
   const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
     const Outcome outcome = train(flags, base);
     EXPECT_NE(outcome.exit_code, 0) << flags;
@@ -530,7 +530,7 @@ TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {
   fs::remove(run_dir() / "metrics.jsonl");
   resumed("9", "metrics.jsonl is missing or empty");
   EXPECT_EQ(metrics().front()["step"], 9);
-  // A file of as many bytes with lines of later steps, as after an earlier loss.
+  // A file that is long enough, but has lines of later steps.
   for (const int step : {6, 8, 9}) fs::remove_all(run_dir() / ("checkpoints/step-" + std::to_string(step)));
   std::string later;
   while (later.size() < all.size() + 100) later += "{\"step\": 5}\n";

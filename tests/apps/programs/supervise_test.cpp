@@ -198,7 +198,7 @@ TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   Outcome outcome = supervise(options, script("exit 0") + words + kResumes);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(starts(), line + kResumes + "\n");
-  // A run of four hosts has three left. Three cannot divide the samples of a step equally, so two hosts are used.
+  // A run of four hosts loses one. Three hosts cannot divide the samples of a step equally, so two are used.
   ASSERT_EQ(supervise("", train_ + " --nodes 4" + kResumes).exit_code, 0);
   outcome = supervise(options, train_ + " --nodes {nodes} --max-steps 310" + kResumes);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -135,7 +135,7 @@ TEST_F(Timeline, OfProcessesIsInOneFile) {
   EXPECT_GE(end, begin);
 }
 
-// A resumed run writes a new file, which voids the steps after the checkpoint.
+// A resumed run writes a new file, which hides the older files' steps after the checkpoint.
 TEST_F(Timeline, TensorBoardReadsTheScalarsOfMetrics) {
   const std::string flags = "--optimizer adamw --nodes 2 --batch 16 --max-steps 7 --epochs 2 --set log_every=1 ";
   ASSERT_EQ(train(flags + "--checkpoint-every 3 --set checkpoint.keep=9").exit_code, 0);

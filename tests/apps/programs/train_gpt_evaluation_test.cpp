@@ -51,7 +51,7 @@ TEST_F(TrainGptEvaluation, IsAbandonedByAllRanksAfterAStopSignalToOne) {
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-2/manifest.json")) << outcome.out << outcome.err;
 }
 
-TEST_F(TrainGptEvaluation, IsFollowedByACheckpointThatASignalAsksFor) {
+TEST_F(TrainGptEvaluation, IsFollowedByARequestedCheckpoint) {
   environment_ = signal_after(5, "USR1");
   done(flags_ + "--nodes 2 --set checkpoint.at_end=false");
   environment_.clear();

@@ -85,7 +85,7 @@ TEST_F(TrainGptGeneration, RanksWaitForALongContinuation) {
   EXPECT_NE(outcome.out.find("\nanna"), std::string::npos) << outcome.out.substr(0, 100);
 }
 
-// As transformers' generate() does. characters.json lists the characters by id.
+// Matches transformers' generate(). characters.json lists the characters by id.
 TEST_F(TrainGptGeneration, AContinuationEndsAtTheTokensOfTheFolder) {
   save_model("first", "--max-steps 40 --lr 1e-2");
   const json characters = json::parse(read_file(folder_ / "first/characters.json"));

@@ -115,7 +115,7 @@ TEST_F(TrainGpt, EvaluationsDoNotDependOnTheNumberOfWorkers) {
   EXPECT_NEAR(losses[1], losses[0], 1e-6);
 }
 
-// A validation text of two blocks: the first of three workers evaluates nothing. Of five: one, two and two blocks.
+// With two validation blocks, the first of three workers evaluates none. With five, workers evaluate one, two and two.
 TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
   const auto files = [&](const std::string& flags) {
     done(flags + " --set data.valid=valid.txt --batch 2 --set eval_batch=1 --set evaluate_every=2 --set log_every=1 "
@@ -176,7 +176,7 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
 }
 
 // The same command continues with fewer or more nodes, although the choice for a new run would differ.
-TEST_F(TrainGpt, AutomaticShardingIsThatOfTheSavedRun) {
+TEST_F(TrainGpt, AResumedRunKeepsItsAutomaticSharding) {
   for (const auto& [before, after, kept] :
        {std::tuple{"--nodes 2 --workers-per-node 2 --batch 1", "--nodes 1 --workers-per-node 2 --batch 1", "hybrid"},
         {"--nodes 1 --workers-per-node 2 --batch 2", "--nodes 2 --workers-per-node 2 --batch 1", "none"}}) {
@@ -284,7 +284,7 @@ TEST_F(TrainGpt, AResumedRunKeepsItsCharacters) {
   EXPECT_EQ(read_file(run_dir() / "model/characters.json"), characters);
 }
 
-// As after a run that was killed between the checkpoint and the evaluation of its best step.
+// Emulates a run that was killed between the checkpoint and the evaluation of its best step.
 TEST_F(TrainGpt, KeepsTheBestCheckpointIfTheResumedRunEvaluatesIt) {
   done("--lr 3 --set clip.norm=0 --set schedule=constant --max-steps 8 --checkpoint-every 2 --set evaluate_every=2 "
        "--set checkpoint.best=val_loss --set checkpoint.keep=9");

@@ -73,8 +73,8 @@ TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
   run.wait_for_a_step();
   EXPECT_EQ(run.ends_after(SIGINT), 130);
   EXPECT_EQ(read_file(folder_ / "err"),
-            "SIGINT: stopping after the current step or batch of an evaluation to save the weights; a second signal "
-            "ends the run at once\n");
+            "SIGINT: stopping after the current step or batch of an evaluation to save the weights; a second signal, "
+            "at least 1 s later, ends the run at once\n");
   const std::vector<json> lines = metrics();
   const json last = lines.back(), before = lines[lines.size() - 2];
   EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));
@@ -167,7 +167,7 @@ TEST_F(TrainResnet, TooLittleDiskCostsOneCheckpoint) {
   const size_t at = outcome.out.find("notice: no checkpoint of step 4: rank 0: run/checkpoints/step-4.partial: needs ");
   ASSERT_NE(at, std::string::npos) << outcome.out;
   EXPECT_NE(
-      outcome.out.find(" MiB, but the disk has 1 MiB left; the run goes on and keeps its earlier checkpoints\n", at),
+      outcome.out.find(" MiB, but the disk has 1 MiB left; the run continues and keeps its earlier checkpoints\n", at),
       std::string::npos)
       << outcome.out;
   EXPECT_EQ(outcome.out.find("no checkpoint of step ", at + 30), std::string::npos) << outcome.out;

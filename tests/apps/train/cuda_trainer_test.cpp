@@ -201,7 +201,7 @@ class CudaTrainer : public ::testing::Test {
   }
 };
 
-// Gradients are summed in another order, so a value that is very close to a threshold is rounded otherwise: a random
+// Gradients are summed in another order. Values very close to a threshold are therefore rounded differently: a random
 // bit of Birder, a sign of 1-bit Adam, a bfloat16 gradient. A few weights then differ by a whole step, and all others a
 // little. A wrong kernel changes most weights. `tolerance` bounds losses, and all weights except the 2 % that differ
 // most, relative to the root mean square of the weights; those 2 % may differ by 0.2.

@@ -80,7 +80,7 @@ TEST(InterruptDeathTest, Sigusr2StopsLikeSigtermAndNeverEndsTheProcess) {
       testing::ExitedWithCode(SIGTERM), "^SIGUSR2: stops soon\n$");
 }
 
-TEST(InterruptDeathTest, Sigusr1AsksForACheckpoint) {
+TEST(InterruptDeathTest, Sigusr1RequestsACheckpoint) {
   EXPECT_EXIT(
       {
         catch_checkpoint_signal();
@@ -121,7 +121,7 @@ void compute_during_signals() {
 }
 
 // A signal handler in a matrix product of oneDNN 2.6 on AVX2 would overwrite the heap.
-TEST(InterruptDeathTest, AThreadOfItsOwnHandlesSignals) {
+TEST(InterruptDeathTest, ADedicatedThreadHandlesSignals) {
   EXPECT_EXIT(compute_during_signals(), testing::ExitedWithCode(7), "^$");
 }
 

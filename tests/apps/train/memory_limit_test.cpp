@@ -26,7 +26,7 @@ int64_t needed(Sharding sharding) {
   return -1;
 }
 
-TEST(HostMemory, CountsWhatTheShardingLeaves) {
+TEST(HostMemory, CountsOnlyTheShards) {
   EXPECT_EQ(needed(Sharding::none), 8 * 8000);
   EXPECT_EQ(needed(Sharding::zero1), 8 * 8000);
   EXPECT_EQ(needed(Sharding::zero2), 8 * 4500);
@@ -34,7 +34,7 @@ TEST(HostMemory, CountsWhatTheShardingLeaves) {
   EXPECT_EQ(needed(Sharding::hybrid), 8 * 2000);
 }
 
-TEST(HostMemory, OfGenerationIsThatOfTheParameters) {
+TEST(HostMemory, GenerationNeedsOnlyTheParameters) {
   EXPECT_NO_THROW(check_host_memory_of_parameters("x", 1000, 4000));
   try {
     check_host_memory_of_parameters("x", 1000, 3999);
@@ -46,7 +46,7 @@ TEST(HostMemory, OfGenerationIsThatOfTheParameters) {
   }
 }
 
-TEST(HostMemory, IsThatOfTheMachine) {
+TEST(HostMemory, HasAPlausibleSize) {
   EXPECT_GT(host_memory(), 100 << 20);
   EXPECT_LT(host_memory(), int64_t{1} << 50);
 }

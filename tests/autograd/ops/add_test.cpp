@@ -38,7 +38,7 @@ TEST(AddRelu, AddReluEqualsReluOfAddBitForBit) {
   }
 }
 
-TEST(Add, BFloat16IsTheExactSumRoundedOnce) {
+TEST(Add, Bfloat16IsTheExactSumRoundedOnce) {
   for (int64_t n : {0, 1, 31, 33, 200003}) {
     const Tensor a = random_tensor({n}, DType::f32, 1).to(DType::bf16);
     const Tensor b = random_tensor({n}, DType::f32, 2, 100).to(DType::bf16);

@@ -17,8 +17,8 @@ struct Sizes {
   int64_t rows, in, out;
 };
 
-// Ones and odd sizes. For inner sizes 5 and 13 the emulator has no algorithm with an epilogue. A version of cuBLASLt
-// may have none for any size, so these tests check what multiply_with_epilogue() returns only with the emulator.
+// Ones and odd sizes. For inner sizes 5 and 13, the emulator has no algorithm with an epilogue. Some versions of
+// cuBLASLt may have no such algorithm, so the result of multiply_with_epilogue() is checked only in the emulator.
 const Sizes kSizes[] = {{1, 1, 1}, {3, 5, 7}, {13, 9, 2}, {33, 17, 31}, {64, 48, 80}, {504, 24, 40}};
 
 class CudaLinear : public OnGpu {

@@ -125,7 +125,7 @@ class CudaParity : public OnGpu {
   }
 
  private:
-  // Repeats the run. The emulator then has other numbers of multiprocessors and a random order of blocks and threads.
+  // Repeats the run. The emulator uses other numbers of multiprocessors, and random orders of blocks and threads.
   void expect_same_bits_again(const Op& op, const Inputs& inputs, const std::vector<Tensor>& before,
                               const std::string& what) {
     const int multiprocessors = ++runs_ % 2 ? 7 : 132;
@@ -182,7 +182,7 @@ TEST_F(CudaParity, ReluKeepsNan) {
 }
 
 // nvcc contracts products and sums into FMAs. The functions stay within a few units either way.
-TEST_F(CudaParity, Functions) {
+TEST_F(CudaParity, ActivationFunctions) {
   for (const DType type : kTypes)
     for (const Shape& shape : kShapes) {
       const Tensor x = random(shape, type, 3, 3);
@@ -446,8 +446,8 @@ TEST_F(CudaParity, LinearWithASharedInput) {
   }
 }
 
-// Parameters are views of flat buckets and begin at arbitrary addresses.
-// One value of the state is used alone, so that its gradient reaches the layer by itself.
+// Parameters are views of flat buckets and begin at arbitrary addresses. y, h and c are used one at a time, so that one
+// gradient reaches the layer.
 TEST_F(CudaParity, Lstm) {
   for (const DType type : kTypes)
     for (const auto& [time, batch, input, width] :
@@ -496,7 +496,7 @@ TEST_F(CudaParity, LinearAcceptsUnalignedParameters) {
     backward(Var::result(Tensor::zeros({}), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
     return all.to(kCpu);
   };
-  compare(on_gpu(gradients), gradients(), 64, "a gradient off alignment, and its neighbours");
+  compare(on_gpu(gradients), gradients(), 64, "an unaligned gradient and its neighbors");
 }
 
 TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {

@@ -32,7 +32,7 @@ TEST(Experts, RoutesToTheLargest) {
 struct Case {
   int64_t n, experts, k, width;
 };
-// The second has experts without rows.
+// The second case has experts without rows.
 const Case kCases[] = {{1, 1, 1, 1}, {2, 9, 2, 3}, {7, 4, 3, 5}, {5, 2, 2, 4}};
 
 TEST(Experts, Gradients) {

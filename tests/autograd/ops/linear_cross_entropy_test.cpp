@@ -152,7 +152,7 @@ TEST(LinearCrossEntropy, GradientsOfTheForwardPassAddToOthers) {
     expect(vw, 2);
     vw.clear_grad();
     const Var first = loss_of(vx, vw), second = loss_of(vx, vw);
-    backward(second, 0.5);  // arrives before the holder of the memory
+    backward(second, 0.5);  // this gradient arrives before the one that has the memory
     backward(first);
     expect(vw, 3);
     vw.clear_grad();

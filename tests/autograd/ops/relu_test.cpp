@@ -50,7 +50,7 @@ TEST(Relu, SameBitsOnAnyThreadCount) {
   EXPECT_EQ(with_threads(1, run), with_threads(2, run));
 }
 
-TEST(Relu, BFloat16IsExact) {
+TEST(Relu, Bfloat16IsExact) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int64_t n : {0, 1, 31, 33, 200003}) {
     const Tensor x = random_tensor({n}, DType::f32).to(DType::bf16),

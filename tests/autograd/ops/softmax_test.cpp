@@ -44,7 +44,7 @@ TEST(Softmax, EqualsTheDefinition) {
     }
 }
 
-TEST(Softmax, HugeAndMissingNumbers) {
+TEST(Softmax, HugeInfiniteAndNaNValues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::of<float>({3e38f, -3e38f, 7, 7, -kInfinity, 0, kNaN, 1}, {4, 2});
   const auto y = values(ops::softmax(Var(x)).value());

@@ -11,7 +11,7 @@ namespace step_clock_test {
 StepClock::Time at(int ms) { return StepClock::Time() + std::chrono::milliseconds(ms); }
 
 // Backward ends at 60 ms. The exchange communicates from 40 to 100 ms and updates until 110 ms.
-TEST(StepClock, ExposedTimeIsThatInWhichTheComputingThreadWaits) {
+TEST(StepClock, ExposedTimeIsTheWaitOfTheComputingThread) {
   StepClock clock;
   clock.begin(at(0));
   EXPECT_EQ(clock.enter(Activity::compression, at(20)), Activity::none);
@@ -31,7 +31,7 @@ TEST(StepClock, ExposedTimeIsThatInWhichTheComputingThreadWaits) {
   EXPECT_EQ(clock.seconds(Activity::communication), 0);
 }
 
-// Two threads read the time and call in the opposite order.
+// Two threads read the time in one order and call add() in the other order.
 TEST(StepClock, LateCallsDoNotCountTwice) {
   StepClock clock;
   clock.begin(at(0));

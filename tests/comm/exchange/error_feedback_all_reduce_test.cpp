@@ -196,7 +196,7 @@ TEST(ErrorFeedbackAllReduce, Pitfall8BlocksOfOneValueGiveTheDenseMean) {
 }
 
 // Conservation: Σ means + remaining errors = Σ mean inputs.
-TEST(ErrorFeedbackAllReduce, LosesNothing) {
+TEST(ErrorFeedbackAllReduce, ConservesTheSumOfTheInputs) {
   const Plan plan{.topology = {2, 2}, .steps = 200};
   const Result got = run(plan);
   for (size_t j = 0; j < static_cast<size_t>(plan.d()); ++j) {

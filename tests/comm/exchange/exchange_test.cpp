@@ -237,7 +237,7 @@ TEST(Exchange, RefusesUnknownNamesAndUnalignedBuckets) {
                Error);
 }
 
-TEST(Agree, PassesIfEqualAndOtherwiseNamesTheRanks) {
+TEST(CheckIdentical, PassesIfEqualAndOtherwiseNamesTheRanks) {
   run_local({2, 3}, [](Communicator& comm) { check_identical(*comm.world, 0xffffffffffffffffu, "layout"); });
   for (int bit : {0, 31, 63})
     run_local({2, 3}, [&](Communicator& comm) {

@@ -57,7 +57,7 @@ void expect_close(const std::vector<T>& values, const std::vector<T>& expected) 
   for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-5) << i;
 }
 
-// Topologies share the rows of the ranks, which take longer to compute than the reduction.
+// All topologies share the rows of the ranks, because rows take longer to compute than the reduction.
 template <class T>
 void Collectives::check_all_reduce(int64_t n, const std::vector<Reduce>& ops) {
   std::vector<std::vector<T>> rows;
@@ -86,7 +86,7 @@ TEST_P(Collectives, AllReduceIsTheRankOrderSumBitForBit) {
   }
 }
 
-// Over MPI the first calls of a size take one round and two rounds in turn, and later calls the faster number.
+// Over MPI, the first calls of each size alternate between one round and two; later calls use the faster choice.
 TEST_P(Collectives, SmallAllReducesKeepTheirBits) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {
@@ -373,7 +373,7 @@ TEST_P(Collectives, AStopRequestReachesAllRanks) {
     });
 }
 
-// One rank requests a stop when the others have begun their last step or have ended.
+// One rank requests a stop after the other ranks have begun their last step or ended.
 TEST_P(Collectives, AStopRequestInTheLastStepHasNoEffect) {
   for (const Topology& topology : topologies())
     run(topology, [&](Communicator& comm) {

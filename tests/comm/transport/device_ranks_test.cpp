@@ -62,7 +62,7 @@ TEST_F(DeviceRanks, HaveTheirOwnStreams) {
                 const std::lock_guard lock(mutex);
                 contexts.insert(context().cuda.get());
               }
-              comm.world->barrier("all have theirs");
+              comm.world->barrier("streams exist");
             },
             {.placement = kOneGpu});
   EXPECT_EQ(contexts.size(), 3u);

@@ -21,8 +21,8 @@ int64_t tasks() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
-// The number of threads that `work` starts. Threads of an earlier team may end meanwhile, which only lowers the count,
-// so the largest of several attempts is returned.
+// The number of threads that `work` starts: the largest of several attempts, because threads of an earlier team may end
+// meanwhile and lower a count.
 template <class F>
 int64_t added(int threads, F&& work) {
   int64_t most = -1;

@@ -82,7 +82,7 @@ TEST(ByteBpe, KnowsTheEndOfText) {
   }
 }
 
-TEST(ByteBpe, AFolderKeepsIt) {
+TEST(ByteBpe, RoundTripsThroughAFolder) {
   const json texts = json::parse(text_of(kGolden + "expected.json"));
   for (const std::string name : {"gpt2", "llama3", "qwen2", "added"}) {
     const TempFolder folder;
@@ -214,12 +214,12 @@ ByteBpeModel bytes_and(const std::vector<std::string>& more) {
   return model;
 }
 
-TEST(ByteBpe, ARawControlCharacterInTheVocabularyIsNoByte) {
+TEST(ByteBpe, ARawControlCharacterInTheVocabularyIsNotAByte) {
   const ByteBpe tokenizer(bytes_and({"\x01", " ", "\u00ad"}));
   EXPECT_THAT(tokenizer.encode("\x01 "), ElementsAre(1, 32));
 }
 
-TEST(ByteBpe, AddedTokensAreNoWords) {
+TEST(ByteBpe, AddedTokensAreNotWords) {
   ByteBpeModel model = bytes_and({"ab", "cd"});
   model.added = {{.id = 257, .content = "cd", .special = false, .normalized = true}};
   model.ignore_merges = true;

@@ -37,7 +37,7 @@ TEST(CharTokenizer, AnUnknownCharacterIsNamed) {
   EXPECT_THAT(error_of([&] { tokenizer.decode(std::vector<int32_t>{2}); }), HasSubstr("the id 2 is not below"));
 }
 
-TEST(CharTokenizer, AFolderKeepsIt) {
+TEST(CharTokenizer, RoundTripsThroughAFolder) {
   const TempFolder folder;
   const CharTokenizer tokenizer = tokenizer_of("a\"\\\n\t é中\x01");
   tokenizer.save(folder.str());

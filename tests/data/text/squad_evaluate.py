@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Exact match and F1 of SQuAD predictions: an independent implementation of the official rules of version 1.1, the
-reference for data/squad_metrics.
+reference for data/text/squad_metrics.
 usage: squad_evaluate.py DATASET PREDICTIONS      both are JSON; the dataset may be gzip-compressed"""
 import collections
 import gzip

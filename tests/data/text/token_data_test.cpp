@@ -65,7 +65,7 @@ TEST(Documents, EndingsMayBeInUpperCase) {
   EXPECT_THAT(error_of([&] { load_token_data({.path = folder.str()}); }), HasSubstr("has text files and shards"));
 }
 
-TEST(Documents, AreTexts) {
+TEST(Documents, RefusesJsonAndBinaryFiles) {
   const TempFolder folder;
   for (const char* name : {"corpus.json", "corpus.JSON.gz"}) {
     write(folder / name, bytes_of("{\"text\": \"one\"}\n"));
@@ -161,7 +161,7 @@ TEST(Documents, ErrorsNameTheLine) {
     return error_of([&] { documents_of(path); });
   };
   EXPECT_THAT(message("{\"txt\": 1}"), HasSubstr("x.jsonl: line 2: its member \"text\" is missing"));
-  EXPECT_THAT(message("{\"text\": 1}"), HasSubstr("x.jsonl: line 2: its member \"text\" is no string"));
+  EXPECT_THAT(message("{\"text\": 1}"), HasSubstr("x.jsonl: line 2: its member \"text\" is not a string"));
   EXPECT_THAT(message("[1]"), HasSubstr("x.jsonl: line 2: is not a JSON object"));
   EXPECT_THAT(message("{\"text\""), HasSubstr("x.jsonl: line 2:"));
   EXPECT_THAT(error_of([&] { documents_of(folder / "none"); }), HasSubstr("none: no such file"));
@@ -179,7 +179,7 @@ TEST(TokenShard, ReadsBothFormats) {
   EXPECT_EQ(shard.fingerprint, 0u);
 }
 
-TEST(TokenShard, WritesWhatItReads) {
+TEST(TokenShard, RoundTrips) {
   const TempFolder folder;
   const auto tokenizer = load_tokenizer(kGolden + "vocab.json");
   const std::vector<int32_t> ids{3, 499, 0, 7};
@@ -343,7 +343,7 @@ TEST(TokenData, LimitsIdsToTheVocabularyOfTheHeader) {
   EXPECT_THAT(error_of([&] { ids_of(data.train); }), HasSubstr("a.bin: token 1 is 9, expected ids below 9"));
 }
 
-TEST(TokenData, TheVocabularyOfTheHeaderIsThatOfTheTokenizer) {
+TEST(TokenData, HeaderAndTokenizerMustHaveEqualVocabularySizes) {
   const TempFolder folder;
   for (const int32_t vocabulary : {499, 501, INT32_MAX}) {
     write(folder / "a.bin", shard_bytes({20240520, 1, 3, vocabulary}, {1, 2, 3}));

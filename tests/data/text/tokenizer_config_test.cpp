@@ -51,7 +51,7 @@ TEST_F(TokenizerFolder, RoundTrips) {
   }
 }
 
-// Kept digit for digit. The second value is what transformers writes for no limit.
+// Every digit is kept. transformers writes the second value if there is no limit.
 TEST_F(TokenizerFolder, KeepsTheMaximumLength) {
   for (const std::string length : {"512", "1000000000000000019884624838656"}) {
     write_tokenizer_config(path_, read_text("{\"model_max_length\": " + length + "}"));

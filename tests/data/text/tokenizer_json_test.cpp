@@ -54,7 +54,7 @@ TEST_F(TokenizerJsonFile, TokenizesLikeTransformers) {
   }
 }
 
-// Covers fields that other versions omit or write differently, and fields that are up to the caller.
+// Covers fields that other versions omit or write differently, and fields that the caller sets.
 TEST_F(TokenizerJsonFile, ReadsFilesOfOtherVersions) {
   json other = golden_;
   other["model"].erase("type");

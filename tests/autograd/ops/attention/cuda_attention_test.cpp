@@ -37,7 +37,7 @@ Tensor mask_of(const Sizes& s, const std::function<bool(int64_t, int64_t)>& coun
   return mask;
 }
 
-// Masks: none; padding, longer in later batch entries; gaps; entries without an unmasked key, except for the first.
+// Masks: none; padding, longer in later batch entries; gaps; unmasked keys in the first batch entry only.
 std::vector<Tensor> masks(const Sizes& s) {
   return {Tensor(), mask_of(s, [&](int64_t b, int64_t j) { return j < std::max<int64_t>(1, s.keys / (b + 1) - 1); }),
           mask_of(s, [](int64_t b, int64_t j) { return (j + b) % 5 != 1; }),
@@ -114,7 +114,7 @@ double tolerance(DType dtype) { return dtype == DType::f64 ? 1e-13 : dtype == DT
 
 const DType kTypes[] = {DType::f32, DType::bf16, DType::f64};
 
-// Lengths: one value, partial tiles, whole tiles, several tiles. Widths: those of tiles, and others in between.
+// Lengths: one value, partial tiles, whole tiles, several tiles. Widths: tile widths, and widths between them.
 TEST_F(CudaAttention, MatchesTheCpu) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 64},
                          {3, 17, 17, 2, 32},
@@ -163,7 +163,7 @@ TEST_F(CudaAttention, GroupedMatchesTheCpu) {
     }
 }
 
-TEST_F(CudaAttention, OfColumnsEqualsAttention) {
+TEST_F(CudaAttention, SelfAttentionEqualsAttention) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
     for (const bool causal : {false, true}) test::expect_self_attention_equals_attention(dtype, causal, 70);
 }

@@ -113,7 +113,7 @@ struct Inputs {
         dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f32, 4).to(dtype)) {}
 
   Results run() const { return Results(s, x, w, bias, dy); }
-  // The results in float64. With `absolute`, of absolute values, which bound the rounding errors of narrower types.
+  // The results in float64. With `absolute`, the results of absolute inputs, which bound the rounding errors.
   Results exact(bool absolute) const {
     auto wide = [&](const Tensor& t) {
       Tensor result = t.to(DType::f64);

@@ -91,7 +91,7 @@ struct Inputs {
         dy(random_tensor({s.n, s.ho, s.wo, s.o}, DType::f64, 4).to(dtype)) {}
 
   Results run() const { return Results(s, x, w, bias, dy); }
-  // The results in float64. With `absolute`, of absolute values, which bound the rounding errors.
+  // The results in float64. With `absolute`, the results of absolute inputs, which bound the rounding errors.
   Results exact(bool absolute) const {
     const auto wide = [&](const Tensor& t) {
       if (!t.defined()) return t;

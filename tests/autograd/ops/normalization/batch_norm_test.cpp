@@ -243,7 +243,7 @@ TEST(BatchNorm, StatisticsWhenTheEstimateOfTheMeanIsFarOff) {
 // For bfloat16 x and dy the kernels must equal the float32 kernels on the same numbers, with y and dx rounded once.
 // Relative to float64 the error is half a unit of bfloat16, 2⁻⁸, plus the float32 error (see
 // EqualsTheDefinitionForAllSizes).
-TEST(BatchNorm, BFloat16IsFloat32RoundedOnce) {
+TEST(BatchNorm, Bfloat16IsFloat32RoundedOnce) {
   for (bool training : {true, false})
     for (bool relu : {true, false})
       for (const Shape& shape :

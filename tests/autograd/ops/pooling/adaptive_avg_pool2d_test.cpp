@@ -54,7 +54,7 @@ TEST(AdaptiveAvgPool2d, IsTheMeanOfEachWindow) {
     }
 }
 
-TEST(AdaptiveAvgPool2d, ReturnsAnImageOfThatSizeItself) {
+TEST(AdaptiveAvgPool2d, ReturnsAnImageOfTheOutputSizeUnchanged) {
   const Var x(random_tensor({2, 7, 7, 3}));
   EXPECT_TRUE(ops::adaptive_avg_pool2d(x, 7, 7) == x);
 }

@@ -28,7 +28,7 @@ TEST(GlobalAvgPool, ValuesInBothTypes) {
     }
 }
 
-TEST(GlobalAvgPool, BFloat16IsRoundedOnce) {
+TEST(GlobalAvgPool, Bfloat16IsRoundedOnce) {
   const Tensor x = random_tensor({3, 7, 7, 65}, DType::f32).to(DType::bf16), exact = x.to(DType::f64);
   const Tensor y({3, 65}, DType::bf16), y64({3, 65}, DType::f64), dx(x.shape(), DType::bf16),
       dx64(x.shape(), DType::f64);

@@ -83,7 +83,7 @@ TEST(Pool2d, ValuesInBothTypes) {
 
 // With few significand bits, ties are common. Values and gradients must be those of float32 on the same numbers,
 // rounded once.
-TEST(Pool2d, BFloat16IsFloat32RoundedOnce) {
+TEST(Pool2d, Bfloat16IsFloat32RoundedOnce) {
   for (const Case& c : kCases)
     for (bool max : {true, false}) {
       const Tensor x = random_tensor(c.shape, DType::f32).to(DType::bf16);

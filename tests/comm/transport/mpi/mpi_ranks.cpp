@@ -42,7 +42,7 @@ void run_ranks(const Topology& topology, const std::function<void(Communicator&)
 
 static std::atomic<int> sends{0};
 static std::mutex receivers_mutex;
-static std::map<MPI_Comm, std::set<int>> receivers;  // of messages, by communicator
+static std::map<MPI_Comm, std::set<int>> receivers;  // receivers of messages, by communicator
 
 static void count_send(MPI_Comm comm, int peer) {
   ++sends;
@@ -50,7 +50,7 @@ static void count_send(MPI_Comm comm, int peer) {
   receivers[comm].insert(peer);
 }
 
-// Both replace a function of MPI's library, to count messages.
+// Replacements of two MPI functions. They count messages and record the receivers.
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   count_send(comm, peer);

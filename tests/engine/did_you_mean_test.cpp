@@ -7,7 +7,7 @@ namespace nearest_test {
 
 const std::vector<std::string> kNames{"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"};
 
-TEST(Nearest, FindsMisspelledWords) {
+TEST(DidYouMean, FindsMisspelledWords) {
   EXPECT_EQ(nearest("birdr", kNames), "birder");
   EXPECT_EQ(nearest("Birder", kNames), "birder");
   EXPECT_EQ(nearest("bidrer", kNames), "birder") << "swapping two adjacent letters is one edit";
@@ -16,19 +16,19 @@ TEST(Nearest, FindsMisspelledWords) {
   EXPECT_EQ(nearest("weight-decay", {"weight_decay", "weights"}), "weight_decay");
 }
 
-TEST(Nearest, ReturnsNothingWhenNothingIsClose) {
+TEST(DidYouMean, ReturnsNothingWhenNothingIsClose) {
   EXPECT_EQ(nearest("lion", kNames), "");
   EXPECT_EQ(nearest("", kNames), "");
   EXPECT_EQ(nearest("sgd", {}), "");
 }
 
-TEST(Nearest, SuggestionEndsAMessage) {
+TEST(DidYouMean, SuggestionEndsAMessage) {
   EXPECT_EQ(did_you_mean("birdr", kNames), "; did you mean 'birder'?");
   EXPECT_EQ(did_you_mean("lion", {"sgd", "adam"}), "; available: sgd, adam");
 }
 
 // Names from a file may be long and numerous.
-TEST(Nearest, TimeAndTextAreBounded) {
+TEST(DidYouMean, TimeAndTextAreBounded) {
   const std::string word(50000, 'x');
   std::vector<std::string> names(1000, std::string(50000, 'y'));
   EXPECT_EQ(nearest(word, names), "");
