@@ -21,7 +21,7 @@ namespace godwit {
 struct DataParallelOptions {
   OptimizerConfig optimizer = "birder";  // optimizer and its options
   ExchangeConfig exchange = "dense";     // mean of the gradients; must be "dense" if the optimizer communicates itself
-  // Creates a custom exchange that replaces `exchange`; see docs/compressors.md.
+  // Creates a custom exchange that replaces `exchange`; see docs/extending.md.
   std::function<std::unique_ptr<Exchange>(const Buckets&, const Communicator&, uint64_t seed)> make_exchange = {};
   BucketOptions buckets = {};  // alignment and on_demand_gradients are not read
   uint64_t seed = 1;           // seed of stochastic quantizers

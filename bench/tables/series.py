@@ -28,7 +28,7 @@ PATIENCE = 1800  # seconds that a worker waits for others; at low priority, a ru
 ON_GPU = "--device cuda --set share_gpu=true"  # of runs with --gpu
 ZEROPP = {"zeropp", "loco_zeropp"}  # exchanges whose rows have the note
 ZEROPP_NOTE = ("Without the secondary shards of ZeRO++ within a node (hpZ); gradients take one hop instead of the two of ZeRO++ (qgZ): "
-               "[differences](methods/exchanges_zeropp.md#differences-from-zero).")
+               "[differences](methods/exchanges.md#differences-from-zero).")
 
 
 def rounded(rate):

@@ -1,6 +1,6 @@
 // Compressor: encodes blocks of float32 values as 32-bit words and decodes them. To add a compressor, derive a class in
 // a new file and pass it to block_exchange() (comm/exchange/block_exchange.h). block_exchange() adds sending,
-// averaging, error feedback and state. docs/compressors.md has a complete example.
+// averaging, error feedback and state. docs/extending.md has a complete example.
 #pragma once
 #include <cstdint>
 #include <variant>
