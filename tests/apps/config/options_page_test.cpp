@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "apps/image/image_config.h"
@@ -16,25 +17,53 @@ std::string cell(std::string text) {  // escapes text for a Markdown table
   return text;
 }
 
+constexpr const char* kHead = "\n| option | default | values | meaning |\n| --- | --- | --- | --- |\n";
+
+// One row of a table. `defaults` is empty in the key by which rows of several methods are compared.
+std::string row(const std::string& group, const Option& option, const std::string& defaults) {
+  std::string values = range_text(option.range);
+  values = values.empty() ? "" : values.substr(values.starts_with(" of ") ? 4 : 1);
+  for (const std::string& choice : option.choices) values.append(values.empty() ? "`" : ", `").append(choice + "`");
+  const char* quote = defaults.empty() ? "" : "`";
+  return detail::concat("| `", group, option.name, "` | ", quote, defaults, quote, " | ", cell(values), " | ",
+                        cell(option.help), " |\n");
+}
+
+// Options of all methods whose most frequent default is that of more than half of them are listed once. The table of a
+// method has them only if its default is another one.
 template <class Method, class Config>
 std::string section(const std::string& title, const std::string& group) {
-  std::string text = detail::concat("\n## ", title, "\n");
+  std::map<std::string, std::map<std::string, size_t>> methods_by_default;  // row without default -> default -> methods
+  for (const Method* method : methods<Method>()) {
+    const Config config(method->name);
+    for (const Option& option : config.list()) ++methods_by_default[row(group, option, "")][value_text(option)];
+  }
+  const size_t count = methods<Method>().size();
+  std::map<std::string, std::string> shared;  // row without default -> default
+  for (const auto& [key, defaults] : methods_by_default) {
+    size_t sum = 0;
+    for (const auto& [value, uses] : defaults) sum += uses;
+    for (const auto& [value, uses] : defaults)
+      if (sum == count && 2 * uses > count) shared[key] = value;
+  }
+
+  std::string text = detail::concat("\n## ", title, "\n\nEvery method of this section has these options. Its own table "
+                                    "lists them only if the default is\nanother one.\n", kHead);
+  const Config first(methods<Method>().front()->name);
+  for (const Option& option : first.list())
+    if (const auto at = shared.find(row(group, option, "")); at != shared.end()) text += row(group, option, at->second);
   for (const Method* method : methods<Method>()) {
     text += detail::concat("\n### ", method->name, "\n\n", method->help, ".\n");
     for (const std::string& alias : method->aliases) text += detail::concat("Also called `", alias, "`.\n");
     if (!method->paper.empty()) text += detail::concat("Paper: ", method->paper, ".\n");
     text += detail::concat("A worker sends: ", method->bytes, ".\n");
-    text += "\n| option | default | values | meaning |\n| --- | --- | --- | --- |\n";
     const Config config(method->name);
+    std::string rows;
     for (const Option& option : config.list()) {
-      std::string values = range_text(option.range);
-      values = values.empty() ? "" : values.substr(values.starts_with(" of ") ? 4 : 1);
-      for (const std::string& choice : option.choices) values.append(values.empty() ? "`" : ", `").append(choice + "`");
-      const std::string value = value_text(option);
-      const char* quote = value.empty() ? "" : "`";
-      text += detail::concat("| `", group, option.name, "` | ", quote, value, quote, " | ", cell(values), " | ",
-                             cell(option.help), " |\n");
+      const auto at = shared.find(row(group, option, ""));
+      if (at == shared.end() || at->second != value_text(option)) rows += row(group, option, value_text(option));
     }
+    if (!rows.empty()) text += kHead + rows;
   }
   return text;
 }
@@ -42,10 +71,10 @@ std::string section(const std::string& title, const std::string& group) {
 TEST(OptionsPage, IsGeneratedFromTheDescriptions) {
   const std::string text =
       "# Options of every method\n\nThis page is generated from the sources "
-      "(`tests/apps/config/options_page_test.cpp`). "
-      "`./train_resnet --help NAME`\nprints the same for one method. `train_bert`, `train_lm` and `train_gpt` have "
-      "other defaults for some\noptions: see `--help NAME` of the program.\n\nIn the bytes per step and worker, d is "
-      "the number of parameters, W of workers, n of nodes, m of workers\nper node.\n" +
+      "(`tests/apps/config/options_page_test.cpp`).\n`./train_resnet --help NAME` prints the same for one method. "
+      "`train_bert`, `train_lm` and `train_gpt`\nhave other defaults for some options: see `--help NAME` of the "
+      "program.\n\nIn the bytes per step and worker, d is the number of parameters, W of workers, n of nodes, m of\n"
+      "workers per node.\n" +
       section<OptimizerMethod, OptimizerConfig>("Optimizers", "optimizer.") +
       section<ExchangeMethod, ExchangeConfig>("Exchanges", "exchange.");
   const std::string file = detail::concat(GODWIT_SOURCE_DIR, "/docs/methods/options.md");
