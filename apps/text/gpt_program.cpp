@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kPurpose =
     R"(Trains a GPT-2, LLaMA or mixture of experts with N workers (data parallelism). Each worker computes
-gradients on its own blocks of text. The workers exchange gradients, or one bit per parameter, during
-the backward pass. Examples:
+gradients on its own blocks of text. The workers exchange gradients, or one bit per parameter,
+during the backward pass. Examples:
 
   ./train_gpt --optimizer birder --nodes 8
   ./train_gpt --config configs/shakespeare/nano.json --data shakespeare.txt

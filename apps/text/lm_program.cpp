@@ -11,9 +11,9 @@ namespace godwit::apps {
 namespace {
 
 constexpr const char* kPurpose =
-    R"(Trains an LSTM language model with N workers (data parallelism). Each worker computes gradients on its
-own streams of text. The workers exchange gradients, or one bit per parameter, during the backward
-pass. Examples:
+    R"(Trains an LSTM language model with N workers (data parallelism). Each worker computes gradients on
+its own streams of text. The workers exchange gradients, or one bit per parameter, during the
+backward pass. Examples:
 
   ./train_lm --optimizer birder --nodes 8
   ./train_lm --data PTB_DIR --model lstm_medium --epochs 39

@@ -28,7 +28,7 @@ std::string printed_by(const std::function<void()>& body) {
   close(ends[1]);
   std::string text;
   std::array<char, 256> buffer;
-  for (ssize_t count; (count = read(ends[0], buffer.data(), buffer.size())) > 0;)  // until all have ended
+  for (ssize_t count; (count = ::read(ends[0], buffer.data(), buffer.size())) > 0;)  // until all have ended
     text.append(buffer.data(), static_cast<size_t>(count));
   close(ends[0]);
   waitpid(child, nullptr, 0);

@@ -190,7 +190,7 @@ TEST(MpiRanks, CallsOfManyRanksUseFewConnections) {
       members.world_ranks.push_back(peer);
       links.push_back(comm.topology.link(comm.rank, peer));
     }
-    MpiGroup group(members, links, comm.stats);
+    MpiGroup group(members, links, comm.stats, comm.world->control());
     const auto value = [](int rank, int64_t i) { return static_cast<float>((i * 7 + rank) % 1000) / 3; };
     for (const int64_t n : {int64_t{1}, int64_t{500}, 12 * world * int64_t{5120} + 77})
       for (const Reduce op : {Reduce::sum, Reduce::mean}) {
