@@ -12,9 +12,22 @@
 namespace godwit {
 namespace {
 
-// Libraries (oneDNN, Eigen) take their thread count from OpenMP.
+// The number of threads that OpenMP can start: `wanted`, or OMP_THREAD_LIMIT if it is lower.
+int possible_threads(int wanted) {
+#ifdef _OPENMP
+  return std::clamp(wanted, 1, omp_get_thread_limit());
+#else
+  (void)wanted;
+  return 1;
+#endif
+}
+
+// Libraries (oneDNN, Eigen) take their thread count from OpenMP. A parallel region must get this number of threads:
+// oneDNN waits for all of them. So OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS=0 have no effect.
 void apply_threads(int threads) {
 #ifdef _OPENMP
+  omp_set_dynamic(0);
+  if (omp_get_max_active_levels() < 1) omp_set_max_active_levels(1);
   omp_set_num_threads(threads);
 #else
   (void)threads;
@@ -23,9 +36,7 @@ void apply_threads(int threads) {
 
 Context first_context() {
   Context first;
-#ifdef _OPENMP
-  first.threads = hardware_threads();
-#endif
+  first.threads = possible_threads(hardware_threads());
   apply_threads(first.threads);
   return first;
 }
@@ -40,10 +51,7 @@ Context& mutable_context() {
 const Context& context() { return mutable_context(); }
 
 ContextGuard::ContextGuard(Context next) : previous_(mutable_context()) {
-  next.threads = std::max(1, next.threads);
-#ifndef _OPENMP
-  next.threads = 1;
-#endif
+  next.threads = possible_threads(next.threads);
   apply_threads(next.threads);
   if (next.cuda) detail::make_current(*next.cuda);
   mutable_context() = std::move(next);

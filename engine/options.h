@@ -49,6 +49,7 @@ struct Option {
   std::string flag = {}, section = {};    // a program's flag "--lr", or empty for --set only; heading in --help
   std::string if_empty = {};              // error message for an empty text after the flag; empty: the usual message
   std::string placeholder = {};           // placeholder of the flag's value in --help: DIR; empty: NAME, N or X
+  std::string shown_default = {};         // default in --help, such as "the model's"; empty: the value
   std::string inapplicable = {};          // why this configuration does not read the option; empty if it does
   std::string ignored = {};               // why a value on the command line has no effect; empty if it has one
   bool number_or_text = false;            // whether JSON may give the text as a number, true or false
@@ -60,6 +61,7 @@ struct Option {
   Option& with_flag(std::string text, std::string value = {}) {
     return flag = std::move(text), placeholder = std::move(value), *this;
   }
+  Option& with_shown_default(std::string text) { return shown_default = std::move(text), *this; }
   Option& with_empty_message(std::string text) { return if_empty = std::move(text), *this; }  // sets `if_empty`
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`
   Option& differs_by_host() { return host_specific = true, *this; }  // sets host_specific

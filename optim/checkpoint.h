@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -89,6 +91,8 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 
+// N of a checkpoint's name "step-N"; nullopt for other names.
+std::optional<int64_t> checkpoint_step(std::string_view name);
 // The newest complete checkpoint step-N in a folder, or "" if there is none. Throws like checkpoints_in().
 std::string newest_checkpoint(const std::string& folder);
 // Complete checkpoints step-N in a folder by N, in ascending order. complete = false: the folders step-N without a

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -219,6 +220,15 @@ void on_all(Group& world, const std::function<void()>& f) {
 
 }  // namespace checkpoint
 
+std::optional<int64_t> checkpoint_step(std::string_view name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete) {
   namespace fs = std::filesystem;
   std::map<int64_t, std::string> all;
@@ -226,11 +236,10 @@ std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool co
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     const fs::directory_entry& entry = *at;
     const std::string name = entry.path().filename().string();
-    char* end = nullptr;
-    const long long step = name.starts_with("step-") ? std::strtoll(name.c_str() + 5, &end, 10) : 0;
-    if (!end || *end != '\0' || end == name.c_str() + 5) continue;
+    const std::optional<int64_t> step = checkpoint_step(name);
+    if (!step) continue;
     std::error_code unreadable;
-    if (fs::exists(entry.path() / checkpoint::kManifest, unreadable) == complete) all[step] = entry.path().string();
+    if (fs::exists(entry.path() / checkpoint::kManifest, unreadable) == complete) all[*step] = entry.path().string();
     if (unreadable)
       throw CheckpointFailed(detail::concat(entry.path().string(), ": cannot be read (", unreadable.message(), ")"));
   }

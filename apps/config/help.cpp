@@ -46,10 +46,14 @@ std::string meaning(const Option& option, const std::string& value, bool with_ra
   return text;
 }
 
+std::string default_text(const Option& option) {
+  return option.shown_default.empty() ? value_text(option) : option.shown_default;
+}
+
 std::string option_line(const Option& option, const std::string& prefix = "") {
   const std::string name = prefix + option.name;
   return entry(option.flag.empty() ? name : name + " (" + option.flag + ")", 36,
-               meaning(option, value_text(option), true));
+               meaning(option, default_text(option), true));
 }
 
 template <class Method>
@@ -131,14 +135,14 @@ std::string help_text(const Program& program, const std::string& topic) {
   for (const Option& option : config->options()) {
     if (option.flag.empty()) {
       if (option.section != "optimizer" && !option.name.starts_with("exchange."))
-        keys += entry(option.name, 32, meaning(option, value_text(option), false));
+        keys += entry(option.name, 32, meaning(option, default_text(option), false));
       continue;
     }
     if (option.section != section) {
       section = option.section;
       flags += static_cast<char>(std::toupper(static_cast<unsigned char>(section[0]))) + section.substr(1) + "\n";
     }
-    const std::string value = option.name == "optimizer.lr" ? "the optimizer's" : value_text(option);
+    const std::string value = option.name == "optimizer.lr" ? "the optimizer's" : default_text(option);
     flags += entry(option.flag + value_name(option), 24, meaning(option, value, false));
   }
   const auto lr = [&](const OptimizerMethod& method) {

@@ -94,7 +94,8 @@ void ImageConfig::describe(OptionList& list) {
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
-  list.add("path", data.path, "folder of IDX or CIFAR files, or of class folders [the packaged Fashion-MNIST]")
+  list.add("path", data.path, "folder of IDX or CIFAR files, or of class folders")
+      .with_shown_default("the packaged Fashion-MNIST")
       .with_flag("--data", "DIR")
       .differs_by_host();
   list.add("pad", data.pad, "images in memory: pixels added on each side before a random crop", {0, 64});

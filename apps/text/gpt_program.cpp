@@ -96,6 +96,7 @@ void GptConfig::describe(OptionList& list) {
     auto& option = list.add(name, size, help, range);
     option.only_if(init_weights.empty(), "the initial weights determine " + field + "; leave it out");
     if (only) option.only_if(applies, field + " is a size of " + only + "; choose one with --model, or leave it out");
+    if (!applies) option.with_shown_default("the model's");
   };
   add_size("n_layer", sizes.n_layer, "number of layers", {1, 1 << 12});
   add_size("n_head", sizes.n_head, "attention heads per layer", {1, 1 << 12});
@@ -118,7 +119,8 @@ void GptConfig::describe(OptionList& list) {
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
-  list.add("path", data.path, "text, JSONL or token shards: a file or a folder [the packaged King James Bible]")
+  list.add("path", data.path, "text, JSONL or token shards: a file or a folder")
+      .with_shown_default("the packaged King James Bible")
       .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("valid", data.valid,

@@ -95,7 +95,8 @@ void LmConfig::describe(OptionList& list) {
       .differs_by_host();
 
   list.section = "data", list.prefix = "data.";
-  list.add("path", data.path, "folder or text file [the packaged King James Bible]")
+  list.add("path", data.path, "folder or text file")
+      .with_shown_default("the packaged King James Bible")
       .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("valid", data.valid, "validation file; empty: the folder's file, or held-out documents").differs_by_host();

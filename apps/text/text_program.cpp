@@ -109,7 +109,8 @@ void TextConfig::describe(OptionList& list) {
   const auto only_for = [&](const char* only, Option& option) {
     option.only_if(task == only, "task " + task + " does not read " + option.name + ", only " + only + " does");
   };
-  list.add("path", data.path, "folder or training file [the packaged King James Bible]")
+  list.add("path", data.path, "folder or training file")
+      .with_shown_default("the packaged King James Bible")
       .with_flag("--data", "PATH")
       .differs_by_host();
   list.add("test", data.test, "evaluation file; empty: in the folder data.path, or held-out documents (pretrain)")

@@ -268,13 +268,6 @@ void Trainer::roll_back(Progress& progress) {
   if (leader()) progress.line("parameters and optimizer state are restored from " + folder);
 }
 
-// "step-120"
-static bool is_step(const std::string& name) {
-  constexpr std::string_view kStep = "step-";
-  return name.starts_with(kStep) && name.size() > kStep.size() &&
-         name.find_first_not_of("0123456789", kStep.size()) == std::string::npos;
-}
-
 // Removes checkpoints whose saving or removal was interrupted. Other files and folders remain.
 void Trainer::remove_partial_checkpoints() const {
   const auto busy = comm_.world->control()->busy();
@@ -283,7 +276,7 @@ void Trainer::remove_partial_checkpoints() const {
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error))
     if (const std::filesystem::path& path = at->path();
-        is_step(path.stem().string()) &&
+        checkpoint_step(path.stem().string()) &&
         (path.extension() == ".partial" ||
          (path.extension().empty() && !std::filesystem::exists(path / "manifest.json", error))))
       partial.push_back(path);

@@ -104,6 +104,14 @@ TEST_F(TrainResnet, TrainingLinesCountAllSteps) {
   EXPECT_NEAR(logged, sent, 1e-6 * sent);
 }
 
+// oneDNN waits for all threads of a region, so OpenMP must start the requested number.
+TEST_F(TrainResnet, SettingsOfOpenMpDoNotHangARun) {
+  for (const char* setting : {"OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0", "OMP_THREAD_LIMIT=1"}) {
+    environment_ = setting;
+    done("--threads 2 --max-steps 1");
+  }
+}
+
 TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const Outcome outcome = train(
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "

@@ -107,7 +107,7 @@ TEST_F(TokenizerJsonFile, IdsMustBeAPermutation) {
     changed["good"] = id;
     return error_of_vocab(changed);
   };
-  EXPECT_THAT(with(6), HasSubstr("model.vocab: the id 6 is that of \"bad\" and of \"good\""));
+  EXPECT_THAT(with(6), HasSubstr("model.vocab: the id 6 belongs to \"bad\" and \"good\""));
   for (const json& id : {json(-1), json(20), json(INT64_MAX), json(INT64_MIN)})
     EXPECT_THAT(with(id), AllOf(HasSubstr("the id of \"good\" is " + id.dump()), HasSubstr("expected 0 to 19")));
   for (const json& id : {json("5"), json(5.0), json(nullptr), json(true), json(UINT64_MAX), json::array()})
