@@ -2,8 +2,6 @@
 #include <ctime>
 
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 

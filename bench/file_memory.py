@@ -11,7 +11,6 @@ programs of this folder are used without building them.
 import argparse
 import itertools
 import json
-import os
 import pathlib
 import struct
 import subprocess

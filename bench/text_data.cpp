@@ -5,8 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <string>
 
 #include "bench/program.h"

@@ -2,8 +2,6 @@
 //   bench_vocabulary TEXT SIZE THREADS [OUT]
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 // SingleGroup: a group of one rank. Its collectives copy.
 #pragma once
 #include <memory>
-#include <string>
 
 #include "comm/group.h"
 

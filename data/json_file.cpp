@@ -1,7 +1,6 @@
 #include "data/json_file.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "data/file.h"
 #include "engine/check.h"

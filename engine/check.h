@@ -60,4 +60,14 @@ void check(detail::Located<bool> condition, const Parts&... parts) {
     detail::raise(detail::concat(parts...), condition.file, condition.line);
 }
 
+// Returns f(). If f throws an Error, its message gets the prefix "place: ".
+template <class F>
+decltype(auto) with_place(const std::string& place, const F& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw error.with_text(place + ": " + error.what());
+  }
+}
+
 }  // namespace godwit

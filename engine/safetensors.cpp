@@ -231,11 +231,8 @@ std::vector<Entry> read_header(const std::string& path, File& file, std::map<std
 }
 
 Tensor tensor_for(const std::string& path, const Entry& entry) {
-  try {
-    return Tensor(entry.shape, entry.dtype, kCpu);
-  } catch (const Error& error) {  // out of memory
-    throw error.with_text(path + ": tensor " + excerpt(entry.name) + ": " + error.what());
-  }
+  return with_place(path + ": tensor " + excerpt(entry.name),
+                    [&] { return Tensor(entry.shape, entry.dtype, kCpu); });  // out of memory
 }
 
 std::string tensor_header(const std::vector<TensorSource>& tensors, const std::map<std::string, std::string>& metadata,

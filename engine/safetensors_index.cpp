@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 #include "engine/check.h"
 #include "engine/excerpt.h"

@@ -1,6 +1,5 @@
 #include "models/bert.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "autograd/leaf.h"

@@ -9,6 +9,7 @@
 #include "engine/excerpt.h"
 #include "engine/hash.h"
 #include "models/config_json-inl.h"
+#include "models/named_configs.h"
 
 namespace godwit {
 namespace {
@@ -18,7 +19,7 @@ using nlohmann::ordered_json;  // for output only: a search takes linear time
 
 // Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of width 64, intermediate layers of four
 // times the hidden width.
-const std::vector<std::pair<std::string, BertConfig>>& table() {
+const NamedConfigs<BertConfig>& table() {
   const auto sized = [](int64_t layers, int64_t hidden) {
     BertConfig config;
     config.num_hidden_layers = layers;
@@ -27,7 +28,7 @@ const std::vector<std::pair<std::string, BertConfig>>& table() {
     config.intermediate_size = 4 * hidden;
     return config;
   };
-  static const std::vector<std::pair<std::string, BertConfig>> rows{
+  static const NamedConfigs<BertConfig> rows{
       {"bert_tiny", sized(2, 128)},   {"bert_mini", sized(4, 256)},  {"bert_small", sized(4, 512)},
       {"bert_medium", sized(8, 512)}, {"bert_base", sized(12, 768)}, {"bert_large", sized(24, 1024)},
   };
@@ -80,17 +81,9 @@ void read_labels(const ConfigReader& reader, std::vector<std::string>* labels) {
 
 }  // namespace
 
-std::vector<std::string> bert_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> bert_names() { return names_of(table()); }
 
-BertConfig bert_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("bert: there is no model '", excerpt(name), "'", did_you_mean(name, bert_names()));
-}
+BertConfig bert_config(const std::string& name) { return config_of(table(), "bert", name); }
 
 void check_bert_config(const BertConfig& config) {
   for (const Size& size : kSizes)
@@ -122,7 +115,6 @@ void check_bert_config(const BertConfig& config) {
 
 BertConfig read_bert_config(const std::string& path) {
   const ConfigReader reader(path);
-  const std::string& file = reader.file();
   reader.only("model_type", "bert", "only BERT is supported");
   reader.only("position_embedding_type", "absolute", "relative positions are not supported");
   reader.only("is_decoder", false, "only encoders are supported");
@@ -139,11 +131,7 @@ BertConfig read_bert_config(const std::string& path) {
   reader.number("layer_norm_eps", &config.layer_norm_eps);
   reader.boolean("tie_word_embeddings", &config.tie_word_embeddings);
   read_labels(reader, &config.labels);
-  try {
-    check_bert_config(config);
-  } catch (const Error& error) {
-    throw error.with_text(file + ": " + error.what());
-  }
+  with_place(reader.file(), [&] { check_bert_config(config); });
   return config;
 }
 

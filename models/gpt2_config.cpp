@@ -7,6 +7,7 @@
 #include "engine/did_you_mean.h"
 #include "engine/hash.h"
 #include "models/config_json-inl.h"
+#include "models/named_configs.h"
 
 namespace godwit {
 namespace {
@@ -14,11 +15,11 @@ namespace {
 using nlohmann::ordered_json;
 
 // Radford et al. 2019, table 2; the first two as in nanoGPT's configurations for single characters.
-const std::vector<std::pair<std::string, Gpt2Config>>& table() {
+const NamedConfigs<Gpt2Config>& table() {
   const auto sized = [](int64_t layers, int64_t heads, int64_t width) {
     return Gpt2Config{.n_embd = width, .n_layer = layers, .n_head = heads};
   };
-  static const std::vector<std::pair<std::string, Gpt2Config>> rows{
+  static const NamedConfigs<Gpt2Config> rows{
       {"gpt2_nano", sized(4, 4, 128)},      {"gpt2_micro", sized(6, 6, 384)},    {"gpt2", sized(12, 12, 768)},
       {"gpt2_medium", sized(24, 16, 1024)}, {"gpt2_large", sized(36, 20, 1280)}, {"gpt2_xl", sized(48, 25, 1600)},
   };
@@ -75,17 +76,9 @@ std::optional<int64_t> read_token(const ConfigReader& reader, const char* name, 
 
 }  // namespace
 
-std::vector<std::string> gpt2_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> gpt2_names() { return names_of(table()); }
 
-Gpt2Config gpt2_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("gpt2: no model is called '", excerpt(name), "'", did_you_mean(name, gpt2_names()));
-}
+Gpt2Config gpt2_config(const std::string& name) { return config_of(table(), "gpt2", name); }
 
 void check_gpt2_config(const Gpt2Config& config) {
   for (const Size& size : kSizes)
@@ -139,11 +132,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   config.bos_token_id = read_token(reader, "bos_token_id", kEndOfText);
   config.eos_token_id = read_token(reader, "eos_token_id", kEndOfText);
   if (reader.find("pad_token_id")) reader.integer("pad_token_id", &config.pad_token_id.emplace());
-  try {
-    check_gpt2_config(config);
-  } catch (const Error& error) {
-    throw error.with_text(reader.file() + ": " + error.what());
-  }
+  with_place(reader.file(), [&] { check_gpt2_config(config); });
   return config;
 }
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "engine/check.h"
-#include "engine/did_you_mean.h"
 #include "engine/hash.h"
 #include "models/config_json-inl.h"
+#include "models/named_configs.h"
 
 namespace godwit {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Shapes of the published models; the small ones have the width and depth of GPT-2's.
-const std::vector<std::pair<std::string, LlamaConfig>>& table() {
+const NamedConfigs<LlamaConfig>& table() {
   const auto small = [](int64_t layers, int64_t heads, int64_t width, int64_t inner) {
     return LlamaConfig{.hidden_size = width,
                        .intermediate_size = inner,
@@ -24,7 +24,7 @@ const std::vector<std::pair<std::string, LlamaConfig>>& table() {
                        .num_key_value_heads = 2,
                        .tie_word_embeddings = true};
   };
-  static const std::vector<std::pair<std::string, LlamaConfig>> rows = [&] {
+  static const NamedConfigs<LlamaConfig> rows = [&] {
     LlamaConfig one_b{.vocab_size = 128256,
                       .max_position_embeddings = 131072,
                       .hidden_size = 2048,
@@ -60,14 +60,14 @@ const std::vector<std::pair<std::string, LlamaConfig>>& table() {
     experts.model_type = few.model_type = "mixtral";
     experts.num_local_experts = 8, few.num_local_experts = 4;
     experts.router_aux_loss_coef = few.router_aux_loss_coef = 0.02;
-    return std::vector<std::pair<std::string, LlamaConfig>>{{"llama_nano", small(4, 4, 128, 344)},
-                                                            {"llama_micro", small(6, 6, 384, 1024)},
-                                                            {"llama3_1b", one_b},
-                                                            {"llama3_8b", eight_b},
-                                                            {"mistral_7b", mistral},
-                                                            {"qwen2_0_5b", qwen2},
-                                                            {"mixtral_nano", few},
-                                                            {"mixtral_8x7b", experts}};
+    return NamedConfigs<LlamaConfig>{{"llama_nano", small(4, 4, 128, 344)},
+                                     {"llama_micro", small(6, 6, 384, 1024)},
+                                     {"llama3_1b", one_b},
+                                     {"llama3_8b", eight_b},
+                                     {"mistral_7b", mistral},
+                                     {"qwen2_0_5b", qwen2},
+                                     {"mixtral_nano", few},
+                                     {"mixtral_8x7b", experts}};
   }();
   return rows;
 }
@@ -234,17 +234,9 @@ const char* LlamaConfig::positions_field() const {
 
 std::vector<std::string> llama_types() { return {"llama", "mistral", "qwen2", "mixtral"}; }
 
-std::vector<std::string> llama_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> llama_names() { return names_of(table()); }
 
-LlamaConfig llama_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("llama: no model is called '", excerpt(name), "'", did_you_mean(name, llama_names()));
-}
+LlamaConfig llama_config(const std::string& name) { return config_of(table(), "llama", name); }
 
 void check_llama_config(const LlamaConfig& config) {
   const std::string& name = config.model_type;
@@ -316,11 +308,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   read_optional(reader, "bos_token_id", &config.bos_token_id);
   reader.tokens("eos_token_id", &config.eos_token_id);
   read_optional(reader, "pad_token_id", &config.pad_token_id);
-  try {
-    check_llama_config(config);
-  } catch (const Error& error) {
-    throw error.with_text(reader.file() + ": " + error.what());
-  }
+  with_place(reader.file(), [&] { check_llama_config(config); });
   return config;
 }
 

@@ -6,7 +6,7 @@
 #include "autograd/ops/embedding.h"
 #include "autograd/ops/linear.h"
 #include "autograd/ops/reshape.h"
-#include "engine/did_you_mean.h"
+#include "models/named_configs.h"
 #include "nn/init.h"
 
 namespace godwit {
@@ -32,38 +32,28 @@ std::vector<int64_t> widths_of(const LstmConfig& c) {
 // Dropout sites: 0 for the embeddings, 1 for the output, then those of the layers.
 constexpr int64_t kInputSite = 0, kOutputSite = 1, kFirstLayerSite = 2;
 
-struct NamedConfig {
-  const char* name;
-  LstmConfig config;
-};
-
 // Zaremba et al. 2014, section 4.1; Merity et al. 2017, section 5 with the dropout of AdaBelief's experiments.
-const NamedConfig kConfigs[] = {
-    {"lstm_small",
-     {.embedding = 200, .hidden = 200, .input_dropout = 0, .hidden_dropout = 0, .output_dropout = 0, .init_range = 0.1,
-      .recurrent_range = 0.1}},
-    {"lstm_medium", {}},
-    {"lstm_large",
-     {.embedding = 1500, .hidden = 1500, .input_dropout = 0.65, .hidden_dropout = 0.65, .output_dropout = 0.65,
-      .init_range = 0.04, .recurrent_range = 0.04}},
-    {"lstm_awd",
-     {.embedding = 400, .hidden = 1150, .layers = 3, .tied = true, .input_dropout = 0.4, .hidden_dropout = 0.25,
-      .output_dropout = 0.4, .weight_dropout = 0.5, .init_range = 0.1, .recurrent_range = 0}},
-};
+const NamedConfigs<LstmConfig>& table() {
+  static const NamedConfigs<LstmConfig> rows{
+      {"lstm_small",
+       {.embedding = 200, .hidden = 200, .input_dropout = 0, .hidden_dropout = 0, .output_dropout = 0,
+        .init_range = 0.1, .recurrent_range = 0.1}},
+      {"lstm_medium", {}},
+      {"lstm_large",
+       {.embedding = 1500, .hidden = 1500, .input_dropout = 0.65, .hidden_dropout = 0.65, .output_dropout = 0.65,
+        .init_range = 0.04, .recurrent_range = 0.04}},
+      {"lstm_awd",
+       {.embedding = 400, .hidden = 1150, .layers = 3, .tied = true, .input_dropout = 0.4, .hidden_dropout = 0.25,
+        .output_dropout = 0.4, .weight_dropout = 0.5, .init_range = 0.1, .recurrent_range = 0}},
+  };
+  return rows;
+}
 
 }  // namespace
 
-std::vector<std::string> lstm_names() {
-  std::vector<std::string> names;
-  for (const NamedConfig& known : kConfigs) names.push_back(known.name);
-  return names;
-}
+std::vector<std::string> lstm_names() { return names_of(table()); }
 
-LstmConfig lstm_config(const std::string& name) {
-  for (const NamedConfig& known : kConfigs)
-    if (name == known.name) return known.config;
-  fail("lstm: no model is called '", name, "'", did_you_mean(name, lstm_names()));
-}
+LstmConfig lstm_config(const std::string& name) { return config_of(table(), "lstm", name); }
 
 struct LstmLanguageModel::Encoder : nn::Module {
   explicit Encoder(const LstmConfig& c) {

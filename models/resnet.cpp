@@ -6,7 +6,7 @@
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/pooling/pool2d.h"
 #include "autograd/ops/subsample_pad.h"
-#include "engine/did_you_mean.h"
+#include "models/named_configs.h"
 #include "nn/init.h"
 
 namespace godwit {
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kExpansion = 4;  // output channels of a bottleneck over its width
 
-const std::vector<std::pair<std::string, ResNetConfig>>& table() {
-  static const std::vector<std::pair<std::string, ResNetConfig>> rows{
+const NamedConfigs<ResNetConfig>& table() {
+  static const NamedConfigs<ResNetConfig> rows{
       {"resnet18", {.blocks = {2, 2, 2, 2}}},
       {"resnet34", {.blocks = {3, 4, 6, 3}}},
       {"resnet50", {.blocks = {3, 4, 6, 3}, .bottleneck = true}},
@@ -199,17 +199,9 @@ Var ResNet::forward(const Var& x, const DropoutContext*) const {
   return (*fc_)(ops::cast(ops::global_avg_pool(y), compute_dtype(config_.dtype)));
 }
 
-std::vector<std::string> resnet_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> resnet_names() { return names_of(table()); }
 
-ResNetConfig resnet_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("resnet: there is no model '", name, "'", did_you_mean(name, resnet_names()));
-}
+ResNetConfig resnet_config(const std::string& name) { return config_of(table(), "resnet", name); }
 
 std::unique_ptr<ResNet> make_resnet(const ResNetConfig& config) {
   auto model = std::make_unique<ResNet>(config);

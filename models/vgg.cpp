@@ -9,7 +9,7 @@
 #include "autograd/ops/relu.h"
 #include "autograd/ops/reshape.h"
 #include "autograd/ops/transpose.h"
-#include "engine/did_you_mean.h"
+#include "models/named_configs.h"
 #include "nn/init.h"
 
 namespace godwit {
@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kPooled = 7;  // height and width that the first linear layer expects
 
-const std::vector<std::pair<std::string, VggConfig>>& table() {
-  static const std::vector<std::pair<std::string, VggConfig>> rows{
+const NamedConfigs<VggConfig>& table() {
+  static const NamedConfigs<VggConfig> rows{
       {"vgg16", {}},
       {"vgg16_bn", {.batch_norm = true}},
       {"vgg16_cifar", {.batch_norm = true, .cifar = true, .num_classes = 10}},
@@ -109,17 +109,9 @@ Var Vgg::classify(const Var& x, const DropoutContext* dropout) const {
   return (*classifier_[2])(ops::cast(y, type));
 }
 
-std::vector<std::string> vgg_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> vgg_names() { return names_of(table()); }
 
-VggConfig vgg_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("vgg: there is no model '", name, "'", did_you_mean(name, vgg_names()));
-}
+VggConfig vgg_config(const std::string& name) { return config_of(table(), "vgg", name); }
 
 std::unique_ptr<Vgg> make_vgg(const VggConfig& config) {
   constexpr double kDeviation = 0.01;

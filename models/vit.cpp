@@ -10,7 +10,7 @@
 #include "autograd/ops/linear.h"
 #include "autograd/ops/prepend_token.h"
 #include "autograd/ops/reshape.h"
-#include "engine/did_you_mean.h"
+#include "models/named_configs.h"
 #include "nn/init.h"
 
 namespace godwit {
@@ -19,8 +19,8 @@ namespace {
 constexpr double kEps = 1e-6;        // of the layer norms
 constexpr int64_t kSitesOfBlock = 4;  // dropout sites: 0 for the embedding, then 1 + 4·block + 0…3
 
-const std::vector<std::pair<std::string, VitConfig>>& table() {
-  static const std::vector<std::pair<std::string, VitConfig>> rows{
+const NamedConfigs<VitConfig>& table() {
+  static const NamedConfigs<VitConfig> rows{
       {"vit_tiny", {.hidden_dim = 192, .heads = 3, .mlp_dim = 768}},
       {"vit_small", {.hidden_dim = 384, .heads = 6, .mlp_dim = 1536}},
       {"vit_b_16", {}},
@@ -193,17 +193,9 @@ std::string Vit::tensor_name(const std::string& in_file) const {
   return name.substr(0, dot + 1) + part;
 }
 
-std::vector<std::string> vit_names() {
-  std::vector<std::string> names;
-  for (const auto& row : table()) names.push_back(row.first);
-  return names;
-}
+std::vector<std::string> vit_names() { return names_of(table()); }
 
-VitConfig vit_config(const std::string& name) {
-  for (const auto& [known, config] : table())
-    if (known == name) return config;
-  fail("vit: there is no model '", name, "'", did_you_mean(name, vit_names()));
-}
+VitConfig vit_config(const std::string& name) { return config_of(table(), "vit", name); }
 
 // torchvision truncates conv_proj's weights at ±2. Godwit does not: ±2 is many standard deviations.
 std::unique_ptr<Vit> make_vit(const VitConfig& config) {

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "comm/consistency.h"

@@ -1,6 +1,5 @@
 // Updates of a bucket whose parameters differ in weight decay. Only the optimizers' sources include this header.
 #pragma once
-#include <algorithm>
 #include <utility>
 #include <vector>
 

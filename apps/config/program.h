@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "apps/config/config.h"
 #include "apps/report/rows.h"

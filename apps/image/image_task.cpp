@@ -1,7 +1,6 @@
 #include "apps/image/image_task.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "apps/config/saved_config.h"
 #include "apps/train/loader.h"

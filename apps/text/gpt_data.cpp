@@ -1,7 +1,6 @@
 #include "apps/text/gpt_data.h"
 
 #include <filesystem>
-#include <utility>
 
 #include "apps/config/saved_config.h"
 #include "apps/text/default_text.h"

@@ -164,12 +164,8 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
     squad_options.train = training;
     squad_options.threads = hardware_threads();
     squad_options.progress = reporter(progress, file);
-    std::unique_ptr<data::SquadFeatures> source;
-    try {
-      source = std::make_unique<data::SquadFeatures>(squad, data.tokenizer.pieces, squad_options);
-    } catch (const Error& error) {
-      throw error.with_text(file + ": " + error.what());
-    }
+    auto source = with_place(
+        file, [&] { return std::make_unique<data::SquadFeatures>(squad, data.tokenizer.pieces, squad_options); });
     std::string text = plural(std::ssize(squad.questions), "question") + " in " + plural(source->size(), "window");
     if (source->left_out() > 0) text += ", " + std::to_string(source->left_out()) + " skipped";
     if (!squad.misplaced.empty())

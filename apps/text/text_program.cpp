@@ -1,5 +1,4 @@
 // The options of train_bert with their defaults and checks.
-#include <algorithm>
 #include <filesystem>
 
 #include "apps/config/saved_config.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Birder: error feedback, quantizer and β. 0.3 core-hours."""
-from methods import variants
+from methods import KING_JAMES, variants
 from series import Table
 
 methods = variants(5e-4, "--optimizer birder", {
@@ -16,11 +16,8 @@ methods = variants(5e-4, "--optimizer birder", {
 Table(
     name="ablation_birder",
     title="Birder on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each, learning rate 5e-4.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --batch 8 --dtype bf16 --max-steps 400",
     methods=methods,
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

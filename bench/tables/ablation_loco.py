@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """LoCo: weight β of the new error, steps T_c between resets, scale s of the stored error. 0.5 core-hours."""
-from methods import variants
+from methods import KING_JAMES, variants
 from series import Table
 
 changes = {
@@ -18,11 +18,8 @@ methods = {f"{bits}: {name}": variant for bits, rate in (("4 bits", 1e-3), ("1 b
 Table(
     name="ablation_loco",
     title="AdamW with LoCo on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --batch 8 --dtype bf16 --max-steps 400",
     methods=methods,
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

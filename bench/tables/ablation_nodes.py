@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """n nodes of m workers, 32 texts per step. 0.7 core-hours."""
-from methods import birder_by_nodes, options
+from methods import KING_JAMES, birder_by_nodes, options
 from series import Table
 
 shapes = ((1, 8), (2, 4), (4, 2), (8, 1), (16, 1))
@@ -10,11 +10,8 @@ for n, m in shapes:
 Table(
     name="ablation_nodes",
     title="n nodes of m workers on the King James Bible, BERT-tiny, 400 steps of 32 texts.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --dtype bf16 --max-steps 400",
     methods=methods,
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """1-bit Adam: warm-up, limit of the update, refreshes of the variance, scales. 0.3 core-hours."""
-from methods import variants
+from methods import KING_JAMES, variants
 from series import Table
 
 methods = variants(1e-3, "--optimizer one_bit_adam", {
@@ -16,11 +16,8 @@ methods = variants(1e-3, "--optimizer one_bit_adam", {
 Table(
     name="ablation_one_bit_adam",
     title="1-bit Adam on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each, learning rate 1e-3.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --batch 8 --dtype bf16 --max-steps 400",
     methods=methods,
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """0/1 Adam: local steps, changes of the variance, scales of signs. 0.3 core-hours."""
-from methods import variants
+from methods import KING_JAMES, variants
 from series import Table
 
 methods = variants(1e-3, "--optimizer zero_one_adam", {
@@ -16,11 +16,8 @@ methods = variants(1e-3, "--optimizer zero_one_adam", {
 Table(
     name="ablation_zero_one_adam",
     title="0/1 Adam on the King James Bible, BERT-tiny, 400 steps, 4 nodes with 8 texts each, learning rate 1e-3.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --epochs 50 --nodes 4 --batch 8 --dtype bf16 --max-steps 400",
     methods=methods,
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

@@ -1,6 +1,12 @@
-"""The methods of the tables: (first learning rate, flags) by name."""
+"""The methods of the tables: (first learning rate, flags) by name. Settings that tables share."""
 
-# Arguments of Table that the tables of language models on tiny Shakespeare share. Their learning rates are not chosen.
+# Arguments of Table that several tables share.
+CIFAR10 = {"program": "train_resnet", "metric": "test_top1", "better": max, "factor": 100, "unit": "test accuracy, %",
+           "data": "the binary files of CIFAR-10"}
+TINY_IMAGENET = CIFAR10 | {"data": "tiny-imagenet-20"}
+SST2 = {"program": "train_bert", "metric": "test_accuracy", "better": max, "factor": 100, "unit": "accuracy, %", "data": "SST-2"}
+KING_JAMES = {"program": "train_bert", "metric": "mlm_loss", "better": min, "unit": "loss of masked words"}
+# Learning rates of language models on tiny Shakespeare are not chosen.
 TINY_SHAKESPEARE = {"program": "train_gpt", "metric": "val_loss", "better": min, "unit": "validation loss",
                     "data": "input.txt of tiny Shakespeare", "validation": None}
 EXCHANGES = {"loco_4_bits": "loco", "ef_signsgd": "ef_signsgd", "powersgd": "powersgd"}

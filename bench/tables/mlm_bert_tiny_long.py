@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """Masked words and next sentences of the Bible, BERT-tiny, 1,600 steps with the learning rates of mlm_bert_tiny.py. 0.9 core-hours."""
-from methods import headline
+from methods import KING_JAMES, headline
 from series import Table
 
 Table(
     name="mlm_bert_tiny_long",
     title="The King James Bible, BERT-tiny, 1,600 steps, 4 nodes with 8 texts of 128 tokens each.",
-    program="train_bert",
     flags="--task pretrain --model bert_tiny --max-steps 1600 --epochs 50 --nodes 4 --batch 8 --dtype bf16",
     methods=headline("adamw", adamw=1e-3, one_bit_adam=1e-3, zero_one_adam=1e-3, birder=5e-4, softsignsgd=5e-4, sgdm=0.2),
-    metric="mlm_loss",
-    better=min,
-    unit="loss of masked words",
     validation=None,
+    **KING_JAMES,
 ).main()

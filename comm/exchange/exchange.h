@@ -1,7 +1,6 @@
 // Exchange: replaces a bucket's gradient by its mean over all ranks. The mean is exact or compressed. Optimizers that
 // use the gradient work with every exchange.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "data/image/layout.h"
 
-#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <vector>

@@ -16,14 +16,6 @@ namespace {
 using Ids = std::unordered_map<std::string, int32_t>;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
-ByteBpe tokenizer_of(ByteBpeModel model, const std::string& path) {
-  try {
-    return ByteBpe(std::move(model));
-  } catch (const Error& error) {
-    throw error.with_text(path + ": " + error.what());
-  }
-}
-
 // The tokens by id.
 std::vector<std::string> read_vocab(const JsonNode& vocab, Ids* ids) {
   std::vector<std::pair<std::string, int64_t>> entries;
@@ -221,7 +213,7 @@ ByteBpe read_bpe(const std::string& vocab, const std::string& merges) {
   }
   if (const auto end = ids.find(std::string(kEndOfText)); end != ids.end())
     model.added.push_back({.id = end->second, .content = std::string(kEndOfText)});
-  return tokenizer_of(std::move(model), vocab);
+  return with_place(vocab, [&] { return ByteBpe(std::move(model)); });
 }
 
 void write_bpe(const std::string& vocab, const std::string& merges, const ByteBpeModel& model) {
@@ -299,7 +291,7 @@ ByteBpe read_bpe_json(const std::string& path) {
     model.merges.push_back(merge_of(pair[0], pair[1], ids, merge.where()));
   });
   if (const auto added = root.find("added_tokens")) read_added_tokens(*added, &model);
-  return tokenizer_of(std::move(model), path);
+  return with_place(path, [&] { return ByteBpe(std::move(model)); });
 }
 
 void ByteBpe::save(const std::string& folder) const {

@@ -89,11 +89,7 @@ CharTokenizer read_characters(const std::string& path) {
           "\", expected one character");
     characters.push_back(decode_utf8(text, 0).value);
   });
-  try {
-    return CharTokenizer(std::move(characters));
-  } catch (const Error& error) {
-    throw error.with_text(path + ": " + error.what());
-  }
+  return with_place(path, [&] { return CharTokenizer(std::move(characters)); });
 }
 
 }  // namespace godwit::data

@@ -1,6 +1,5 @@
 #include "data/text/classification.h"
 
-#include <algorithm>
 #include <atomic>
 
 #include "engine/check.h"

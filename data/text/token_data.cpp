@@ -229,11 +229,7 @@ TokenData load_texts(const TokenDataOptions& options, std::vector<std::string> t
 
 void encode_document(const Tokenizer& tokenizer, const std::string& file, std::string_view text,
                      std::vector<int32_t>& ids) {
-  try {
-    tokenizer.encode(text, ids);
-  } catch (const Error& error) {
-    throw error.with_text(file + ": " + error.what());
-  }
+  with_place(file, [&] { tokenizer.encode(text, ids); });
 }
 
 void append_separator(const Tokenizer& tokenizer, std::vector<int32_t>& ids) {

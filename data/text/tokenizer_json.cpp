@@ -68,11 +68,7 @@ Vocabulary vocabulary_of(const JsonNode& root, const std::string& path) {
           excerpt(token), '"');
     place = std::move(token);
   }
-  try {
-    return Vocabulary(std::move(tokens));
-  } catch (const Error& error) {
-    throw error.with_text(path + ": " + error.what());
-  }
+  return with_place(path, [&] { return Vocabulary(std::move(tokens)); });
 }
 
 WordPieceOptions read_normalizer(const JsonNode& normalizer) {

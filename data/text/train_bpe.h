@@ -1,9 +1,6 @@
 // Trains a byte-level BPE. HuggingFace's BpeTrainer with the alphabet of all bytes and the same min_frequency gives the
 // same vocabulary and merges.
 #pragma once
-#include <string>
-#include <vector>
-
 #include "data/text/byte_bpe.h"
 #include "data/text/word_counts.h"
 

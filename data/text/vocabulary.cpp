@@ -43,11 +43,7 @@ Vocabulary read_vocabulary(const std::string& path) {
     tokens.emplace_back(line);
     at = end + 1;
   }
-  try {
-    return Vocabulary(std::move(tokens));
-  } catch (const Error& error) {
-    throw error.with_text(path + ": " + error.what());
-  }
+  return with_place(path, [&] { return Vocabulary(std::move(tokens)); });
 }
 
 void write_vocabulary(const std::string& path, const Vocabulary& vocabulary) {

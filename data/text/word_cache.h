@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>

@@ -107,11 +107,7 @@ WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invali
   if (invalid) invalid->add(path, text);
   std::vector<std::string> words;
   each_line(text, [&](std::string_view line) { words.emplace_back(line); });
-  try {
-    return WordVocabulary(std::move(words));
-  } catch (const Error& error) {
-    throw error.with_text(path + ": " + error.what());
-  }
+  return with_place(path, [&] { return WordVocabulary(std::move(words)); });
 }
 
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary) {

@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <mutex>
-
 #include "engine/context.h"
 #include "engine/cuda/rank_pools.h"
 #include "engine/cuda/requirements.h"

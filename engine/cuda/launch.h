@@ -1,7 +1,6 @@
 // Checked kernel launches on the stream of the thread's context.
 #pragma once
 #include <algorithm>
-#include <string>
 
 #include "engine/cuda/cuda_context.h"
 

@@ -32,6 +32,17 @@ auto with_threads(int threads, F&& f) {
   return f();
 }
 
+// The result of f must not depend on the number of threads or on the width of vectors.
+template <class F>
+void expect_same_bits_everywhere(const F& f, const std::vector<int>& threads = {3}) {
+  const auto expected = with_threads(1, f);
+  for (const int count : threads) EXPECT_EQ(with_threads(count, f), expected) << count << " threads";
+  Context narrow = context();
+  narrow.vector_bits = 128;
+  const ContextGuard guard(narrow);
+  EXPECT_EQ(f(), expected);
+}
+
 // The elements of x, converted to float64 without rounding.
 inline std::vector<double> values(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
 

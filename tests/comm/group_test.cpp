@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
-
 #include "comm/transport/local.h"
 
 namespace godwit {

@@ -4,7 +4,6 @@
 #include <hwy/highway.h>
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 

@@ -1,5 +1,4 @@
 // Texts: datasets, vocabularies, tokenizers.
-#include <algorithm>
 
 #include "data/file.h"
 #include "data/text/byte_bpe_files.h"

@@ -1,6 +1,5 @@
 // Messages of other ranks: payloads of compressors, and the wire formats below them.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -61,6 +62,25 @@ inline void fill_by_formula(const std::string& name, const Tensor& there) {
 inline void fill_by_formula(const nn::Module& module) {
   for (const Parameter& p : module.parameters()) fill_by_formula(p.name, p.var.value());
   for (const nn::NamedTensor& b : module.buffers()) fill_by_formula(b.name, b.tensor);
+}
+
+// Compares bits instead of values, so NaN and negative zero count too.
+inline void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.shape(), b.shape()) << name;
+  ASSERT_EQ(a.dtype(), b.dtype()) << name;
+  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
+}
+
+// Each parameter must have the values of make_golden.py's formula for `prefix` + its name, unless its name starts with
+// `except`.
+inline void expect_formula(const nn::Module& model, const std::string& prefix = "",
+                           const std::string& except = "none") {
+  for (const Parameter& p : model.parameters()) {
+    if (p.name.starts_with(except)) continue;
+    const Tensor expected(p.var.shape(), p.var.dtype());
+    fill_by_formula(prefix + p.name, expected);
+    expect_same_bits(p.var.value(), expected, p.name);
+  }
 }
 
 inline Tensor golden_images(Shape shape, DType dtype) {

@@ -12,6 +12,7 @@
 namespace godwit {
 namespace gpt2_test {
 
+using test::expect_formula;
 using ::testing::AllOf, ::testing::HasSubstr;
 
 const std::string kFolder = std::string(GODWIT_SOURCE_DIR) + "/tests/models/golden/gpt2";
@@ -119,13 +120,6 @@ class Gpt2Weights : public ::testing::Test {
     EXPECT_THAT(text, HasSubstr(path));
     for (const Parameter& p : model.parameters()) EXPECT_EQ(p.var.value().item(), 42) << p.name << " was modified";
     return text;
-  }
-  static void expect_formula(const Gpt2& model) {
-    for (const Parameter& p : model.parameters()) {
-      const Tensor expected(p.var.shape());
-      test::fill_by_formula(p.name, expected);
-      EXPECT_EQ(p.var.value().to_vector<float>(), expected.to_vector<float>()) << p.name;
-    }
   }
 };
 

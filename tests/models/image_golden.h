@@ -97,6 +97,25 @@ class Sgd {
   double lr_, momentum_;
 };
 
+// The losses of `steps` steps of gradient descent on random labels. Uses one thread: with two, runs on a busy machine
+// took minutes instead of seconds.
+inline std::vector<double> losses_on_random_labels(const ImageModel& model, Shape images, uint32_t classes,
+                                                   uint32_t steps, double lr) {
+  ContextGuard guard(Context{.threads = 1});
+  const Var x(golden_images(images, DType::f32));
+  const Tensor labels = golden_labels(images[0], classes);
+  Sgd sgd(model.parameters(), lr, 0);
+  std::vector<double> losses;
+  for (uint32_t step = 0; step < steps; ++step) {
+    const DropoutContext run{1, step, 0};
+    const Var loss = ops::softmax_cross_entropy(model.forward(x, &run), labels);
+    backward(loss);
+    sgd.step();
+    losses.push_back(loss.value().item());
+  }
+  return losses;
+}
+
 // The networks of make_golden.py and make_vgg_vit_golden.py.
 inline std::unique_ptr<ImageModel> golden_model(const std::string& name, int64_t classes, DType dtype) {
   const auto with = [&](auto config) {

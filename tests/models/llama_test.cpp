@@ -15,6 +15,7 @@
 namespace godwit {
 namespace llama_test {
 
+using test::expect_formula;
 using nlohmann::json;
 using ::testing::AllOf, ::testing::HasSubstr;
 
@@ -236,13 +237,6 @@ class LlamaWeights : public ::testing::TestWithParam<const char*> {
   std::string saved() {
     save_safetensors(folder_ / "model.safetensors", {file_.begin(), file_.end()});
     return folder_ / "model.safetensors";
-  }
-  static void expect_formula(const Llama& model) {
-    for (const Parameter& p : model.parameters()) {
-      const Tensor expected(p.var.shape());
-      test::fill_by_formula(p.name, expected);
-      EXPECT_EQ(p.var.value().to_vector<float>(), expected.to_vector<float>()) << p.name;
-    }
   }
 };
 

@@ -9,7 +9,6 @@ every parameter, each as norm, dot product with a hashed vector and eight elemen
       weights of FOLDER, as safetensors; GODWIT_BERT_FOLDER and GODWIT_BERT_HIDDEN enable the test that uses them
 """
 import json
-import pathlib
 import sys
 
 import torch

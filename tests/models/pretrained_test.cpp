@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,26 +12,10 @@
 namespace godwit {
 namespace pretrained_test {
 
+using test::expect_formula, test::expect_same_bits;
 using ::testing::AllOf, ::testing::HasSubstr;
 
 const std::string kFolder = GODWIT_SOURCE_DIR "/tests/models/golden/bert";  // a BertForPreTraining of transformers
-
-void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
-  ASSERT_EQ(a.shape(), b.shape()) << name;
-  ASSERT_EQ(a.dtype(), b.dtype()) << name;
-  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
-}
-
-// Each parameter must have the values of make_golden.py's formula for `prefix` + its name, unless its name starts with
-// `except`.
-void expect_formula(const nn::Module& model, const std::string& prefix = "", const std::string& except = "none") {
-  for (const Parameter& p : model.parameters()) {
-    if (p.name.starts_with(except)) continue;
-    const Tensor expected(p.var.shape(), p.var.dtype());
-    test::fill_by_formula(prefix + p.name, expected);
-    expect_same_bits(p.var.value(), expected, p.name);
-  }
-}
 
 class Pretrained : public ::testing::Test {
  protected:

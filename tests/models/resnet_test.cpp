@@ -8,7 +8,7 @@
 
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "engine/context.h"
-#include "tests/models/golden.h"
+#include "tests/models/image_golden.h"
 
 namespace godwit {
 namespace resnet_test {
@@ -148,27 +148,10 @@ TEST(ResNet, InitialValuesHaveTheVarianceOfTorchvision) {
   }
 }
 
-// The losses of 30 steps of gradient descent on random labels. Uses one thread: with two, runs on a busy machine took
-// minutes instead of seconds.
 std::vector<double> losses(DType dtype) {
-  ContextGuard guard(Context{.threads = 1});
   ResNetConfig config = resnet_config("resnet20");
   config.dtype = dtype;
-  const auto model = make_resnet(config);
-  const Var x(test::golden_images({32, 16, 16, 3}, DType::f32));
-  const Tensor labels = test::golden_labels(32, 10);
-  std::vector<double> result;
-  for (int step = 0; step < 30; ++step) {
-    const Var loss = ops::softmax_cross_entropy(model->forward(x), labels);
-    backward(loss);
-    for (const Parameter& p : model->parameters()) {
-      const auto value = p.var.value().span<float>(), grad = p.var.grad().span<float>();
-      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.1f * grad[i];
-      p.var.clear_grad();
-    }
-    result.push_back(loss.value().item());
-  }
-  return result;
+  return image_golden::losses_on_random_labels(*make_resnet(config), {32, 16, 16, 3}, 10, 30, 0.1);
 }
 
 TEST(ResNet, LearnsRandomLabels) {

@@ -3,17 +3,14 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <map>
 
-#include "autograd/ops/softmax_cross_entropy.h"
-#include "engine/context.h"
-#include "tests/models/golden.h"
+#include "tests/models/image_golden.h"
 #include "tests/support.h"
 
 namespace godwit {
 namespace vgg_test {
 
-using test::golden_images, test::golden_labels;
+using test::golden_images;
 
 VggConfig narrow(const std::string& name) {
   VggConfig config = vgg_config(name);
@@ -91,25 +88,9 @@ TEST(Vgg, DropsOnlyInTrainingPasses) {
 }
 
 std::vector<double> losses(const std::string& name, DType dtype) {
-  ContextGuard guard(Context{.threads = 1});
   VggConfig config = narrow(name);
   config.dtype = dtype;
-  const auto model = make_vgg(config);
-  const Var x(golden_images({8, 32, 32, 3}, DType::f32));
-  const Tensor labels = golden_labels(8, 10);
-  std::vector<double> result;
-  for (uint32_t step = 0; step < 40; ++step) {
-    const DropoutContext run{1, step, 0};
-    const Var loss = ops::softmax_cross_entropy(model->forward(x, &run), labels);
-    backward(loss);
-    result.push_back(loss.value().item());
-    for (const Parameter& p : model->parameters()) {
-      const auto value = p.var.value().span<float>(), grad = p.var.grad().span<float>();
-      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.1f * grad[i];
-      p.var.clear_grad();
-    }
-  }
-  return result;
+  return image_golden::losses_on_random_labels(*make_vgg(config), {8, 32, 32, 3}, 10, 40, 0.1);
 }
 
 TEST(Vgg, LearnsRandomLabels) {

@@ -5,16 +5,14 @@
 #include <cmath>
 #include <map>
 
-#include "autograd/ops/softmax_cross_entropy.h"
-#include "engine/context.h"
 #include "nn/weights.h"
-#include "tests/models/golden.h"
+#include "tests/models/image_golden.h"
 #include "tests/support.h"
 
 namespace godwit {
 namespace vit_test {
 
-using test::golden_images, test::golden_labels;
+using test::golden_images;
 
 // 2×2 patches of 4×4 pixels.
 VitConfig small() {
@@ -129,22 +127,7 @@ TEST(Vit, TreatsImagesOfABatchIndependently) {
 std::vector<double> losses(DType dtype) {
   VitConfig config = small();
   config.dtype = dtype, config.dropout = 0.05;
-  const auto model = make_vit(config);
-  const Var x(golden_images({8, 8, 8, 3}, DType::f32));
-  const Tensor labels = golden_labels(8, 5);
-  std::vector<double> result;
-  for (uint32_t step = 0; step < 150; ++step) {
-    const DropoutContext run{1, step, 0};
-    const Var loss = ops::softmax_cross_entropy(model->forward(x, &run), labels);
-    backward(loss);
-    result.push_back(loss.value().item());
-    for (const Parameter& p : model->parameters()) {
-      const auto value = p.var.value().span<float>(), grad = p.var.grad().span<float>();
-      for (size_t i = 0; i < value.size(); ++i) value[i] -= 0.3f * grad[i];
-      p.var.clear_grad();
-    }
-  }
-  return result;
+  return image_golden::losses_on_random_labels(*make_vit(config), {8, 8, 8, 3}, 5, 150, 0.3);
 }
 
 TEST(Vit, LearnsRandomLabels) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <mutex>
 
 #include "autograd/ops/pooling/global_avg_pool.h"
 #include "autograd/ops/softmax_cross_entropy.h"

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "autograd/ops/pooling/global_avg_pool.h"
@@ -16,6 +14,8 @@
 
 namespace godwit {
 namespace weights_test {
+
+using test::expect_same_bits;
 
 class Weights : public ::testing::Test {
  protected:
@@ -46,22 +46,6 @@ std::map<std::string, Tensor> all_tensors(const nn::Module& module) {
   for (const Parameter& p : module.parameters()) result[p.name] = p.var.value();
   for (const nn::NamedTensor& b : module.buffers()) result[b.name] = b.tensor;
   return result;
-}
-
-// Compares bits instead of values, so NaN and negative zero count too.
-void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& name) {
-  ASSERT_EQ(a.shape(), b.shape()) << name;
-  ASSERT_EQ(a.dtype(), b.dtype()) << name;
-  EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST_F(Weights, LoadsAFileOfPyTorch) {

@@ -1,7 +1,5 @@
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <type_traits>
 #include <vector>
 
 #include "autograd/ops/attention/attention_bf16_avx512.h"

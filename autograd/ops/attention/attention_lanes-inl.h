@@ -8,7 +8,6 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>

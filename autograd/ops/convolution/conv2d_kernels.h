@@ -1,7 +1,6 @@
 // Kernels of the build's library, and im2col kernels for any type. Only conv2d*.cpp includes this header.
 #pragma once
 #include <algorithm>
-#include <vector>
 
 #include "autograd/ops/bias.h"
 #include "autograd/ops/convolution/conv2d.h"

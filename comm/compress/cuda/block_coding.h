@@ -1,8 +1,6 @@
 // Shared parts of the kernels that encode blocks. Each thread block handles one piece. A piece is a whole short block,
 // which takes a single pass, or part of a long block, which earlier launches have measured.
 #pragma once
-#include <limits>
-
 #include "comm/compress/block_codes.h"
 #include "comm/compress/cuda/block_sums.h"
 #include "comm/compress/cuda/table.h"

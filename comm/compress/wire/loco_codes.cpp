@@ -7,7 +7,6 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <type_traits>
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "engine/row_sum.h"
 

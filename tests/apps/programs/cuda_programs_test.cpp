@@ -44,6 +44,18 @@ class CudaPrograms : public ProgramTest {
     EXPECT_EQ(there[3]["bytes_inter"], here[3]["bytes_inter"]);
     EXPECT_NE(printed.find(", of its GPU "), std::string::npos) << printed;
   }
+
+  // Compares a run with CUDA graphs with a run without them. `evaluation`: key of its loss.
+  void expect_same_bits_with_graphs(
+      const std::string& flags, const char* evaluation,
+      const std::string& replayed = "CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs") {
+    std::string printed;
+    const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
+    ASSERT_EQ(found.size(), 5u);
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
+    EXPECT_EQ(found[4][evaluation], expected[4][evaluation]);
+    EXPECT_NE(printed.find(replayed), std::string::npos) << printed;
+  }
 };
 
 class CudaTrainResnet : public CudaPrograms {
@@ -135,14 +147,7 @@ TEST_F(CudaTrainLm, WorkersThatShareAGpuTrainLikeTheCpu) {
 
 // The state between windows and the dropout masks change in every replay.
 TEST_F(CudaTrainLm, CudaGraphsGiveTheSameBits) {
-  const std::string flags = "--nodes 2 --optimizer sgd --lr 2 --device cuda --set share_gpu=true";
-  std::string printed;
-  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
-  ASSERT_EQ(found.size(), 5u);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
-  EXPECT_EQ(found[4]["val_loss"], expected[4]["val_loss"]);
-  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs"), std::string::npos)
-      << printed;
+  expect_same_bits_with_graphs("--nodes 2 --optimizer sgd --lr 2 --device cuda --set share_gpu=true", "val_loss");
 }
 
 class CudaTrainGpt : public CudaPrograms {
@@ -165,26 +170,11 @@ TEST_F(CudaTrainGpt, WorkersThatShareAGpuTrainLikeTheCpu) {
 }
 
 TEST_F(CudaTrainGpt, CudaGraphsGiveTheSameBits) {
-  const std::string flags = "--optimizer adamw --device cuda";
-  std::string printed;
-  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
-  ASSERT_EQ(found.size(), 5u);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
-  EXPECT_EQ(found[4]["val_loss"], expected[4]["val_loss"]);
-  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs"), std::string::npos)
-      << printed;
+  expect_same_bits_with_graphs("--optimizer adamw --device cuda", "val_loss");
 }
 
-// Compares losses and the evaluation.
 TEST_F(CudaTrainResnet, CudaGraphsGiveTheSameBits) {
-  const std::string flags = "--nodes 2 --batch 4 --device cuda --set share_gpu=true";
-  std::string printed;
-  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
-  ASSERT_EQ(found.size(), 5u);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
-  EXPECT_EQ(found[4]["test_loss"], expected[4]["test_loss"]);
-  EXPECT_NE(printed.find("CUDA graphs: 2 of 4 micro-batches were replayed from 1 captured graphs"), std::string::npos)
-      << printed;
+  expect_same_bits_with_graphs("--nodes 2 --batch 4 --device cuda --set share_gpu=true", "test_loss");
 }
 
 TEST_F(CudaTrainResnet, RefusesCudaGraphsIfCaptureIsImpossible) {
@@ -195,13 +185,8 @@ TEST_F(CudaTrainResnet, RefusesCudaGraphsIfCaptureIsImpossible) {
 }
 
 TEST_F(CudaTrainBert, CudaGraphsGiveTheSameBits) {
-  const std::string flags = "--task classify --data tsv --optimizer adamw --batch 4 --device cuda";
-  std::string printed;
-  const std::vector<json> expected = lines_of(flags), found = lines_of(flags + " --set cuda_graph=true", &printed);
-  ASSERT_EQ(found.size(), 5u);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
-  EXPECT_EQ(found[4]["test_loss"], expected[4]["test_loss"]);
-  EXPECT_NE(printed.find(" of 4 micro-batches were replayed from "), std::string::npos) << printed;
+  expect_same_bits_with_graphs("--task classify --data tsv --optimizer adamw --batch 4 --device cuda", "test_loss",
+                               " of 4 micro-batches were replayed from ");
 }
 
 TEST_F(CudaTrainResnet, ReportsThatThereAreTooFewGpus) {

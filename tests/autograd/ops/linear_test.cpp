@@ -160,13 +160,8 @@ TEST(JoinedLinear, NamesInvalidArguments) {
 }
 
 TEST(Linear, NamesInvalidArguments) {
-  auto message = [](const Shape& x, const Shape& w, const Shape& b) -> std::string {
-    try {
-      ops::linear(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), Var(Tensor::zeros(b)));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+  auto message = [](const Shape& x, const Shape& w, const Shape& b) {
+    return error_of([&] { ops::linear(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), Var(Tensor::zeros(b))); });
   };
   EXPECT_EQ(message({8, 32}, {10, 64}, {10}), "linear: weight expects 64 features, x is [8, 32]");
   EXPECT_NE(message({8, 4, 32}, {10, 32}, {10}).find("x must be [n, in]"), std::string::npos);

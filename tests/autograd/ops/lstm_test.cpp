@@ -179,16 +179,11 @@ TEST(Lstm, SaturatedGatesStayFinite) {
 }
 
 TEST(Lstm, NamesInvalidArguments) {
-  const auto message = [](size_t input, const Tensor& instead) -> std::string {
+  const auto message = [](size_t input, const Tensor& instead) {
     std::vector<Var> vars;
     for (const Tensor& x : inputs({3, 2, 4, 5})) vars.emplace_back(x);
     vars[input] = Var(instead);
-    try {
-      run(vars);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of([&] { run(vars); });
   };
   const auto zeros = [](Shape shape, DType dtype = DType::f64) { return Tensor::zeros(shape, dtype); };
   EXPECT_EQ(message(0, zeros({3, 2})), "lstm: x must be [time, batch, input] and not empty, it is [3, 2]");

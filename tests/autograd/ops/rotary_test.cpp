@@ -6,7 +6,7 @@
 namespace godwit {
 namespace rotary_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 // Arbitrary factors, so that every position and column matters.
 RotaryTable table_of(int64_t positions, int64_t half, DType dtype) {
@@ -43,12 +43,7 @@ TEST(Rotary, SameBitsOnAnyThreadCountAndVectorWidth) {
   const RotaryTable table = table_of(300, 20, DType::f32);
   const Tensor x = random_tensor({600, 400}, DType::f32);
   const auto run = [&] { return values(ops::rotary(Var(x), table, 300).value()); };
-  const auto expected = with_threads(1, run);
-  EXPECT_EQ(with_threads(3, run), expected);
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(run(), expected);
+  expect_same_bits_everywhere(run);
 }
 
 // Neither x nor the result is kept.

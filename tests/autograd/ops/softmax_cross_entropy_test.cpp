@@ -4,11 +4,12 @@
 
 #include "autograd/ops/add.h"
 #include "tests/autograd/gradient_check.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace softmax_cross_entropy_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -37,12 +38,7 @@ double oracle(const Tensor& logits, const Tensor& labels, double smoothing) {
 }
 
 std::string message(const Tensor& logits, const Tensor& labels, double smoothing = 0) {
-  try {
-    ops::softmax_cross_entropy(Var(logits), labels, smoothing);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_of([&] { ops::softmax_cross_entropy(Var(logits), labels, smoothing); });
 }
 
 TEST(SoftmaxCrossEntropy, Gradients) {
@@ -153,12 +149,7 @@ TEST(SoftmaxCrossEntropy, SameBitsOnAnyThreadCount) {
     backward(loss);
     return std::pair{loss.value().item(), values(x.grad())};
   };
-  const auto expected = with_threads(1, run);
-  EXPECT_EQ(with_threads(2, run), expected);
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(run(), expected);
+  expect_same_bits_everywhere(run, {2});
 }
 
 TEST(SoftmaxCrossEntropy, NamesInvalidArguments) {

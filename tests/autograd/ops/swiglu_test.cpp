@@ -6,7 +6,7 @@
 namespace godwit {
 namespace swiglu_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 TEST(Swiglu, Gradients) {
   for (const Shape& shape : {Shape{1}, Shape{3, 5}, Shape{2, 67}})
@@ -50,12 +50,7 @@ TEST(Swiglu, SameBitsOnAnyThreadCountAndVectorWidth) {
     for (const Tensor& t : run(in[0], in[1], in[2])) result.push_back(values(t));
     return result;
   };
-  const auto expected = with_threads(1, all);
-  EXPECT_EQ(with_threads(3, all), expected);
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(all(), expected);
+  expect_same_bits_everywhere(all);
 }
 
 TEST(Swiglu, NamesInvalidArguments) {

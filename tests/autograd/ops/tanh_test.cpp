@@ -7,7 +7,7 @@
 namespace godwit {
 namespace tanh_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 TEST(Tanh, Gradients) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{17}, Shape{3, 5}})
@@ -57,12 +57,7 @@ TEST(Tanh, SameBitsOnAnyThreadCountAndVectorWidth) {
     tanh_backward(Cpu{}, y, dy, dx);
     return std::pair{y.to_vector<float>(), dx.to_vector<float>()};
   };
-  const auto expected = with_threads(1, run);
-  EXPECT_EQ(with_threads(3, run), expected);
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(run(), expected);
+  expect_same_bits_everywhere(run);
 }
 
 TEST(Tanh, RefusesIntegers) { EXPECT_THROW(ops::tanh(Var(Tensor::zeros({2}, DType::i32))), Error); }

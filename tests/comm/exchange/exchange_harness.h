@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 

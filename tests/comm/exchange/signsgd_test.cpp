@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "comm/compress/wire/sign_bits.h"
 #include "tests/comm/exchange/exchange_harness.h"
 #include "tests/support.h"

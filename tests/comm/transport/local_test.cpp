@@ -9,6 +9,7 @@
 
 #include "engine/context.h"
 #include "engine/philox.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace local_test {
@@ -43,16 +44,10 @@ TEST(Local, EveryRankHasItsOwnContext) {
   EXPECT_EQ(pools.size(), 4u);
 }
 
-// The message of the Error that `body` makes run_local throw; fails the test if there is none.
+// The message of the Error that `body` makes run_local throw.
 std::string error_of(const Topology& topology, const std::function<void(Communicator&)>& body,
                      std::chrono::milliseconds timeout = std::chrono::milliseconds(20'000)) {
-  try {
-    run_local(topology, body, {.timeout = timeout});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return {};
+  return godwit::error_of([&] { run_local(topology, body, {.timeout = timeout}); });
 }
 
 TEST(LocalFailure, FirstFailureIsRethrownAndPeersReceiveIt) {

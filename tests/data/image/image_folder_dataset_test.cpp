@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "data/image/augment.h"
 #include "data/image/loader.h"
 #include "tests/data/golden.h"

@@ -1,8 +1,6 @@
 // Tiles for tensor cores. Each warp keeps the rows that it owns in registers; the tiles of the other operand are in
 // shared memory.
 #pragma once
-#include <bit>
-
 #include "autograd/ops/attention/cuda/attention_call.h"
 #include "engine/cuda/elementwise.h"
 #include "engine/cuda/tensor_cores.h"

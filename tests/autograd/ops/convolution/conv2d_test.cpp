@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/autograd/gradient_check.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace conv2d_test {
@@ -320,13 +321,8 @@ TEST(Conv2d, OnlyTheBiasMayNeedAGradient) {
 }
 
 std::string message(const Shape& x, const Shape& w, const Conv2dOptions& options, const Shape& bias = {}) {
-  try {
-    const Var b = bias.rank() ? Var(Tensor::zeros(bias)) : Var();
-    ops::conv2d(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), b, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  const Var b = bias.rank() ? Var(Tensor::zeros(bias)) : Var();
+  return error_of([&] { ops::conv2d(Var(Tensor::zeros(x)), Var(Tensor::zeros(w)), b, options); });
 }
 
 TEST(Conv2d, NamesInvalidArguments) {

@@ -9,7 +9,7 @@
 namespace godwit {
 namespace layer_norm_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 constexpr double kEps = 1e-12;  // as in BERT
 
@@ -144,12 +144,7 @@ TEST(LayerNorm, SameBitsOnAnyThreadCountAndVectorWidth) {
     for (const Tensor& t : run(c, DType::f32, kEps)) result.push_back(values(t));
     return result;
   };
-  const auto expected = with_threads(1, all);
-  for (const int threads : {2, 3, 7}) EXPECT_EQ(with_threads(threads, all), expected) << threads;
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(all(), expected);
+  expect_same_bits_everywhere(all, {2, 3, 7});
 }
 
 TEST(LayerNorm, NaNAffectsOnlyItsRow) {

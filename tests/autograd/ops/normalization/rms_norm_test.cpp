@@ -8,7 +8,7 @@
 namespace godwit {
 namespace rms_norm_test {
 
-using test::check_gradients, test::random_tensor, test::values, test::with_threads;
+using test::check_gradients, test::expect_same_bits_everywhere, test::random_tensor, test::values;
 
 TEST(RmsNorm, Gradients) {
   for (const auto& [n, width] : {std::pair{1, 1}, {3, 5}, {35, 3}, {2, 35}})
@@ -61,12 +61,7 @@ TEST(RmsNorm, SameBitsOnAnyThreadCountAndVectorWidth) {
     for (const Tensor& t : run(x, gamma, dy)) result.push_back(values(t));
     return result;
   };
-  const auto expected = with_threads(1, all);
-  for (const int threads : {2, 3, 7}) EXPECT_EQ(with_threads(threads, all), expected) << threads;
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
-  EXPECT_EQ(all(), expected);
+  expect_same_bits_everywhere(all, {2, 3, 7});
 }
 
 TEST(RmsNorm, NaNAffectsOnlyItsRow) {
