@@ -113,7 +113,7 @@ TEST(Vgg, RefusesInvalidArguments) {
     return error_of([&] { make_vgg(config); });
   };
   EXPECT_THAT(with([](VggConfig& c) { c.stages.clear(); }), ::testing::HasSubstr("no stages"));
-  EXPECT_THAT(with([](VggConfig& c) { c.stages[1].clear(); }), ::testing::HasSubstr("without convolutions"));
+  EXPECT_THAT(with([](VggConfig& c) { c.stages[1].clear(); }), ::testing::HasSubstr("has no convolutions"));
   EXPECT_THAT(with([](VggConfig& c) { c.stages[1][0] = 0; }), ::testing::HasSubstr("0 channels"));
   EXPECT_THAT(with([](VggConfig& c) { c.hidden = 0; }), ::testing::HasSubstr("hidden"));
   EXPECT_THAT(with([](VggConfig& c) { c.dropout = 1; }), ::testing::HasSubstr("dropout"));

@@ -278,7 +278,7 @@ TEST_F(Resume, ARunGoesOnWithoutACheckpointThatCannotBeWritten) {
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }
 
-// SIGUSR1 saves a checkpoint and the run goes on, to the same result; also without --checkpoint-every.
+// SIGUSR1 saves a checkpoint and the run continues, to the same result; also without --checkpoint-every.
 TEST_F(Resume, ASignalRequestsACheckpoint) {
   for (const char* method :
        {"birder", "zero_one_adam --set optimizer.intervals=fixed --set optimizer.max_interval=4"}) {

@@ -151,7 +151,7 @@ TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
   const Outcome outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("notice: no checkpoint of step 2: rank 1: "), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find(": cannot be written: No space left on device; the run goes on"), std::string::npos)
+  EXPECT_NE(outcome.out.find(": cannot be written: No space left on device; the run continues"), std::string::npos)
       << outcome.out;
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2.partial"));
@@ -236,14 +236,14 @@ TEST_F(TrainResnet, AReadOnlyFolderIsRefused) {
   EXPECT_EQ(outcome.err,
             "train_resnet: run directory ro: cannot be written (Read-only file system); choose another with "
             "--run-dir DIR\n");
-  // Only the checkpoints cannot be written: the run goes on without them.
+  // Only the checkpoints cannot be written: the run continues without them.
   fs::create_directories(run_dir() / "checkpoints");
   environment_ = read_only("run/checkpoints", "mount -t tmpfs -o ro none");
   outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(
       outcome.out.find("notice: no checkpoint of step 2: rank 0: run/checkpoints/step-2.partial: cannot be created "
-                       "(Read-only file system); the run goes on"),
+                       "(Read-only file system); the run continues"),
       std::string::npos)
       << outcome.out;
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
