@@ -58,7 +58,7 @@ void Leaf::on_grad(std::function<void()> hook, const void* owner) const {
   set_owned(var_.impl_->node->hook, var_.impl_->node->hook_owner, std::move(hook), owner);
 }
 
-const void* Leaf::grad_hook_owner() const { return var_.impl_->node->hook_owner; }
+const void* Leaf::grad_hook_owner() const { return var_.requires_grad() ? var_.impl_->node->hook_owner : nullptr; }
 
 Var Leaf::deferred(Shape shape, DType dtype, Fill fill) {
   Var var(Tensor::detached(shape, dtype), /*requires_grad=*/true);

@@ -39,6 +39,7 @@ constexpr Name kTypes[] = {{"F64", DType::f64}, {"F32", DType::f32}, {"F16", DTy
                            {"I64", DType::i64}, {"I32", DType::i32}, {"U32", DType::u32}, {"U8", DType::u8},
                            {"BOOL", DType::u8}};  // files are written with the first name of a type
 
+// The text of errno. The arguments of check() are evaluated in any order, so an earlier statement must set errno.
 std::string error_text() { return std::strerror(errno); }
 
 // An owned file descriptor. Deletes a temporary file unless it was renamed.
@@ -57,7 +58,8 @@ class File {
 
   uint64_t length() const {
     struct stat status {};
-    check(::fstat(descriptor_, &status) == 0, path_, ": ", error_text());
+    const int result = ::fstat(descriptor_, &status);
+    check(result == 0, path_, ": ", error_text());
     check(S_ISREG(status.st_mode), path_, S_ISDIR(status.st_mode) ? ": is a folder" : ": is not a regular file");
     return static_cast<uint64_t>(status.st_size);
   }
@@ -99,10 +101,14 @@ class File {
                   static_cast<int64_t>(length));
   }
 
-  void sync() { check(::fsync(descriptor_) == 0, path_, ": cannot be written: ", error_text()); }
+  void sync() {
+    const int result = ::fsync(descriptor_);
+    check(result == 0, path_, ": cannot be written: ", error_text());
+  }
 
   void rename_to(const std::string& path) {
-    check(::rename(path_.c_str(), path.c_str()) == 0, path, ": cannot be replaced: ", error_text());
+    const int result = ::rename(path_.c_str(), path.c_str());
+    check(result == 0, path, ": cannot be replaced: ", error_text());
     temporary_ = false;
   }
 

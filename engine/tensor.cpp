@@ -149,6 +149,7 @@ Tensor Tensor::clone() const {
 }
 
 Tensor Tensor::to(DType dtype) const {
+  check(defined(), "to: the tensor is undefined");
   if (dtype == dtype_) return clone();
   Tensor result(shape_, dtype, device());
   on_device(*this, [&](auto device) { detail::convert(device, *this, result); });

@@ -97,10 +97,10 @@ bool load_weights(const std::string& path, const Module& module,
     const Tensor& loaded = found->second;
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
     const Shape expected = file_shape(t.shape, t.layout);
-    if (real && loaded.shape() == expected)
-      assignments.emplace_back([&path, &t, loaded] {
-        t.set([path, name = t.name, loaded, type = t.dtype, layout = t.layout] {
-          return from_file_layout(finite_values(path, name, loaded, type), layout);
+    if ((real || loaded.dtype() == t.dtype) && loaded.shape() == expected)
+      assignments.emplace_back([&path, &t, loaded, real] {
+        t.set([path, name = t.name, loaded, real, type = t.dtype, layout = t.layout] {
+          return from_file_layout(real ? finite_values(path, name, loaded, type) : loaded, layout);
         });
       });
     else

@@ -21,7 +21,8 @@ struct CheckpointExtras {
   std::vector<StateTensor> state = {};          // state by global parameter offset, such as averaged weights
   std::map<std::string, Tensor> tensors = {};   // tensors by name, such as the buffers of a model
   std::map<std::string, Tensor> optional = {};  // like `tensors`, but unchanged if the checkpoint lacks them
-  // By name, such as running statistics; added to the model's files. Rank 0 saves them. load_checkpoint() ignores them.
+  // By name, such as running statistics; added to the model's files. Rank 0 saves them. load_checkpoint() needs tensors
+  // with these names and leaves them unchanged.
   std::map<std::string, Tensor> model = {};
   std::map<std::string, Tensor> own = {};       // this rank's tensors by name; loaded only for an equal topology
   std::map<std::string, double> numbers = {};   // numbers by name, such as the position in the data

@@ -120,14 +120,19 @@ class PendingCheckpoint::Writer {
       if (rank_ == 0 && all_written()) write_manifest();
       else if (rank_ == 0) problem_ = "another rank has not written its files";
     } catch (const std::exception& error) {
-      problem_ = error.what();
-      if (problem_.empty()) problem_ = "unknown error";
-      std::error_code ignored;  // removes the files, because the disk may be full
-      for (const File& file : files_) fs::remove(partial() + "/" + file.name, ignored);
+      give_up(error.what());
+    } catch (...) {  // CheckpointExtras::describe may throw anything
+      give_up("");
     }
     own_written_ = true;
     seconds_ = seconds_since(begun_);
     ended_ = true;
+  }
+
+  void give_up(const std::string& problem) {
+    problem_ = problem.empty() ? "unknown error" : problem;
+    std::error_code ignored;  // removes the files, because the disk may be full
+    for (const File& file : files_) fs::remove(partial() + "/" + file.name, ignored);
   }
 
   std::string partial() const { return folder_ + ".partial"; }
@@ -314,8 +319,9 @@ void check_room(const std::string& folder, const std::vector<File>& files, Commu
 
 }  // namespace
 
-std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
-                                                    Communicator& comm, const CheckpointExtras& extras) {
+std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& path, DataParallel& replica, Communicator& comm,
+                                                    const CheckpointExtras& extras) {
+  const std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
   Group& world = *comm.world;
   replica.finish_checks();
   check(replica.synchronized(), "checkpoint: after step ", replica.steps(),

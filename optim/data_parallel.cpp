@@ -104,7 +104,7 @@ StepTimes DataParallel::times() const {
   const auto exposed = [&](Activity activity) { return clock.exposed(activity); };
   return {.compression = seconds(Activity::compression),
           .communication = comm_.world->collectives_are_kernels() ? comm_.seconds() - communicated_before_
-                                                       : seconds(Activity::communication),
+                                                                  : seconds(Activity::communication),
           .update = seconds(Activity::update),
           .exposed_compression = exposed(Activity::compression),
           .exposed_communication = exposed(Activity::communication),
@@ -112,9 +112,16 @@ StepTimes DataParallel::times() const {
           .idle = exposed(Activity::none)};
 }
 
+// Throws unless the communicator has its groups.
+static Communicator& complete(Communicator& comm) {
+  check(comm.world && comm.intra && comm.inter && comm.compute && comm.stats,
+        "DataParallel: the communicator has no groups; use that of run_local() or run_mpi()");
+  return comm;
+}
+
 DataParallel::DataParallel(const std::vector<Parameter>& parameters, Communicator& comm,
                            const DataParallelOptions& options)
-    : DataParallel(lay_out(parameters, options, comm), comm, options) {}
+    : DataParallel(lay_out(parameters, options, complete(comm)), comm, options) {}
 
 DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallelOptions& options)
     : comm_(comm),

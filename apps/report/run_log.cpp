@@ -45,10 +45,11 @@ void make_folders(const std::string& dir) {
   fail("run directory ", dir, ": contains metrics of another run; choose another --run-dir or remove the folder");
 }
 
-// Throws if the folder is not a run directory and has a file that a run would replace.
-void check_foreign_files(const std::string& dir) {
+// Throws if the folder is not a run directory and has a file that a run would replace. A resumed run may have lost its
+// metrics.
+void check_foreign_files(const std::string& dir, bool resumed) {
   std::error_code unknown;
-  if (fs::exists(metrics_file(dir), unknown) || fs::exists(dir + "/metrics.old.jsonl", unknown) ||
+  if (fs::exists(metrics_file(dir), unknown) || (resumed && fs::exists(dir + "/metrics.old.jsonl", unknown)) ||
       !newest_checkpoint(dir + "/checkpoints").empty()) return;
   for (const char* name :
        {"config.json", "summary.json", "trace.json", "weights.safetensors", "ema.safetensors", "model", "ema",
@@ -157,7 +158,7 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
   std::error_code error;
   const auto size = fs::file_size(metrics_file(wanted), error);
   if (!error && size > 0 && !resumed) fail_taken(wanted);
-  check_foreign_files(wanted);
+  check_foreign_files(wanted, resumed);
   return wanted;
 }
 

@@ -2,8 +2,9 @@
 """Estimates the time of runs of the headline tables on one-core nodes with links of 1 Gbit/s or 100 Mbit/s. Trains
 nothing.
 
-Computation is the measured processor time of a run, with its start and evaluation, divided by the number of nodes. A
-node sends its share of the measured bytes at the rate of its link. A range extends from complete overlap of transfers
+Computation is the measured processor time of a run, with its start and evaluation, divided by the number of nodes. For
+each table, the times are from the machine that has runs of most methods; other methods are left out. A node sends its
+share of the measured bytes at the rate of its link. A range extends from complete overlap of transfers
 and computation to none.
 
   time_to_accuracy.py [--print | --plot]      prints the tables and draws docs/plots/time_to_accuracy.png; --print, --plot: only this
@@ -20,20 +21,23 @@ TABLES = {  # name: steps of a run, title, factor, unit
     "sst2_bert_tiny": (1052, "BERT-tiny, SST-2", 100, "accuracy, %"),
     "cifar10_resnet20_epochs": (3124, "ResNet-20, CIFAR-10", 100, "test accuracy, %"),
 }
-OTHER_MACHINE = {"birder_beta_0.5"}  # methods whose processor times are not comparable with the others
 
 
 def times(name):
     """By method: mean metric, seconds of computation, and by link the seconds of a run with and without overlap."""
     steps, _, factor, _ = TABLES[name]
-    runs = {}
+    runs, machines = {}, {}
     for row in Rows(root / "docs" / "tables" / f"{name}.csv").rows.values():
-        if row["data"] == "test" and row["value"] != "diverged" and row["method"] not in OTHER_MACHINE:
+        if row["data"] == "test" and row["value"] != "diverged":
             runs.setdefault(row["method"], []).append(row)
+            machines.setdefault(row["machine"], set()).add(row["method"])
+    machine = max(machines, key=lambda one: len(machines[one]))
     result = {}
     for method, rows in runs.items():
+        if method not in machines[machine]:
+            continue
         mean = lambda field: statistics.mean(float(row[field]) for row in rows)
-        compute = mean("core_seconds") / NODES
+        compute = statistics.mean(float(row["core_seconds"]) for row in rows if row["machine"] == machine) / NODES
         send = {link: steps * mean("bytes_between_nodes_per_step") / NODES * 8 / rate for link, rate in LINKS.items()}
         result[method] = factor * mean("value"), compute, {link: (max(compute, s), compute + s) for link, s in send.items()}
     return result

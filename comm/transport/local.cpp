@@ -18,6 +18,8 @@
 namespace godwit {
 namespace {
 
+constexpr int kMostRanks = 1 << 20;
+
 // The Rendezvous of all groups of one run_local(), and the first failure of a rank.
 class World {
  public:
@@ -243,7 +245,7 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const 
     const ContextGuard guard(Context{rank, threads, true, std::make_shared<Pool>()});
     const ContextGuard placed(context_on(device_of(options.placement, rank, size)));
     Communicator comm = make_communicator(world, rank);
-    if (size > 1 && exchanges_by_nccl(options.placement, size)) comm = with_nccl(comm, options.timeout);
+    if (size > 1 && threads_exchange_by_nccl(options.placement, size)) comm = with_nccl(comm, options.timeout);
     body(comm);
     world->retire(rank);
   } catch (...) {
@@ -257,9 +259,12 @@ void run_rank(const std::shared_ptr<World>& world, int rank, int threads, const 
 void run_local(const Topology& topology, const std::function<void(Communicator&)>& body, const LocalOptions& options) {
   check(topology.nodes >= 1 && topology.workers_per_node >= 1, "run_local: ", topology.nodes, " nodes of ",
         topology.workers_per_node, " workers; both must be at least 1");
+  check(topology.workers_per_node <= kMostRanks / topology.nodes, "run_local: ", topology.nodes, " nodes of ",
+        topology.workers_per_node, " workers; expected at most ", kMostRanks, " workers in total");
   check(options.threads_per_rank >= 0, "run_local: threads_per_rank is ", options.threads_per_rank,
         "; expected a number of threads, or 0");
-  check(options.timeout.count() > 0, "run_local: the timeout is ", options.timeout.count(), " ms; it must be positive");
+  check(options.timeout.count() > 0 && options.timeout <= std::chrono::years(10), "run_local: the timeout is ",
+        options.timeout.count(), " ms; expected 1 ms to 10 years");
   const int size = topology.world();
   device_of(options.placement, 0, size);  // throws here once, and not in every rank
   const int threads = options.threads_per_rank ? options.threads_per_rank : std::max(1, hardware_threads() / size);

@@ -11,6 +11,9 @@ namespace godwit {
 void enable_peer_access(Cpu, Device memory);
 void enable_peer_access(Cuda device, Device memory);
 
+// Whether each of the GPUs 0 … gpus−1 can access the memory of the others.
+bool can_access_peers(int gpus);
+
 // Copies `bytes` bytes. On the CPU, the copy is multithreaded. On a GPU, it is asynchronous on the thread's stream;
 // `from` may be on a peer's GPU after enable_peer_access().
 void copy_bytes(Cpu, const void* from, void* to, int64_t bytes);

@@ -1,6 +1,7 @@
 #include "comm/transport/placement.h"
 
 #include "comm/transport/group_nccl.h"
+#include "comm/transport/peer_memory.h"
 #include "engine/check.h"
 
 namespace godwit {
@@ -26,6 +27,11 @@ bool exchanges_by_nccl(const Placement& placement, int local_ranks) {
   const Device device = device_of(placement, 0, local_ranks);
   return placement.nccl && nccl_built() && device.is_cuda() &&
          local_ranks <= (named(placement) ? 1 : cuda_devices());
+}
+
+bool threads_exchange_by_nccl(const Placement& placement, int local_ranks) {
+  return exchanges_by_nccl(placement, local_ranks) &&
+         (placement.nccl_between_threads || !can_access_peers(local_ranks));
 }
 
 }  // namespace godwit

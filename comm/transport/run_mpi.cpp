@@ -202,7 +202,8 @@ std::string mpi_library() {
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options) {
   check(options.threads_per_rank >= 0, "run_mpi: threads_per_rank is ", options.threads_per_rank,
         "; expected a number of threads, or 0");
-  check(options.timeout.count() > 0, "run_mpi: the timeout is ", options.timeout.count(), " ms; it must be positive");
+  check(options.timeout.count() > 0 && options.timeout <= std::chrono::years(10), "run_mpi: the timeout is ",
+        options.timeout.count(), " ms; expected 1 ms to 10 years");
   const std::optional<Launcher> launched = launcher();
   std::optional<StartupWatchdog> watch(std::in_place, launched ? launched->rank : 0, options.timeout);
   MpiSession& session = MpiSession::instance();

@@ -29,7 +29,7 @@ void WorkerOptions::describe_devices(OptionList& list) {
       .with_choices({"cpu", "cuda", "auto"})
       .check_text = check_device;
   list.add("share_gpu", share_gpu, "device cuda: let workers share GPUs if there are too few");
-  list.add("nccl", nccl, "use NCCL between workers that have a GPU each");
+  list.add("nccl", nccl, "use NCCL between processes that have a GPU each");
 }
 
 void WorkerOptions::resolve(bool nodes_given, bool workers_given) {

@@ -14,7 +14,7 @@ struct WorkerOptions {
   int threads = 0;                      // threads per worker; 0: cores / workers
   std::string device = "cpu";           // text for parse_device()
   bool share_gpu = false;               // whether workers may share a GPU with device cuda
-  bool nccl = true;                     // workers with separate GPUs communicate through NCCL, if the build has it
+  bool nccl = true;                     // processes with separate GPUs communicate through NCCL, if the build has it
 
   void describe_topology(OptionList& list);  // nodes, workers_per_node, transport, timeout_s
   void describe_devices(OptionList& list);   // the other options

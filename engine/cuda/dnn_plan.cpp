@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#if CUDNN_VERSION < 90100
+#error "Godwit needs cuDNN 9.1 or newer"
+#endif
+
 namespace godwit {
 namespace {
 

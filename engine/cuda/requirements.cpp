@@ -50,11 +50,15 @@ bool runs_on(std::string_view architectures, int capability) {
   }
 }
 
+constexpr int kLowestCapability = 80;  // bfloat16 instructions of the kernels
+
 void open_gpu(int index) {
   const Device device = cuda_device(index);
   check_usable(device);
   const int capability =
       10 * attribute(cudaDevAttrComputeCapabilityMajor, index) + attribute(cudaDevAttrComputeCapabilityMinor, index);
+  check(capability >= kLowestCapability, device, " has compute capability ", text_of_capability(capability),
+        "; Godwit needs 8.0 (Ampere) or newer; use another GPU or the CPU (--device)");
   check(runs_on(GODWIT_CUDA_ARCHITECTURES, capability), device, " has compute capability ",
         text_of_capability(capability), ", but this build has kernels for ", GODWIT_CUDA_ARCHITECTURES,
         " only; build with -D CMAKE_CUDA_ARCHITECTURES=", capability, ", or use another GPU (--device)");

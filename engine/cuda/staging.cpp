@@ -38,12 +38,13 @@ Staging::~Staging() {
 
 void Staging::copy(const void* from, void* to, int64_t bytes, cudaStream_t stream) {
   constexpr auto kSlot = static_cast<size_t>(kSlotBytes);
+  for (Slot& slot : slots_)  // all at the first copy, because cudaHostAlloc() takes long
+    if (!slot.data)
+      cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&slot.data), kSlot, cudaHostAllocDefault), "cudaHostAlloc");
   // next_ counts bytes over all slots. Consecutive small copies share a slot, so the host waits once per slot.
   for (int64_t done = 0; done < bytes;) {
     Slot& slot = slots_[next_ / kSlot];
     const size_t begin = next_ % kSlot, count = std::min(kSlot - begin, static_cast<size_t>(bytes - done));
-    if (!slot.data)
-      cuda_check(cudaHostAlloc(reinterpret_cast<void**>(&slot.data), kSlot, cudaHostAllocDefault), "cudaHostAlloc");
     if (begin == 0) cuda_check(slot.copied.synchronize(), "cudaEventSynchronize");
     std::memcpy(slot.data + begin, static_cast<const std::byte*>(from) + done, count);
     cuda_check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, slot.data + begin, count, cudaMemcpyHostToDevice,

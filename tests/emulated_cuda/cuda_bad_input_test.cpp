@@ -62,8 +62,8 @@ TEST_F(CudaBadInput, VersionsOfOneMinorReleaseAreInterchangeable) {
 TEST_F(CudaBadInput, AGpuWithoutKernelsIsRefusedWithTheArchitecturesOfTheBuild) {
   emulated::capability = 75;
   EXPECT_EQ(error_of([] { context_on(cuda_device(1)); }),
-            "cuda:1 has compute capability 7.5, but this build has kernels for 80,90 only; build with -D "
-            "CMAKE_CUDA_ARCHITECTURES=75, or use another GPU (--device)");
+            "cuda:1 has compute capability 7.5; Godwit needs 8.0 (Ampere) or newer; use another GPU or the CPU "
+            "(--device)");
   for (const int capability : {80, 89, 120}) {
     emulated::capability = capability;
     context_on(cuda_device(1));

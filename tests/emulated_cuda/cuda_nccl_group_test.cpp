@@ -21,7 +21,7 @@ namespace cuda_nccl_group_test {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-const Placement kNccl{"cuda", /*share_gpu=*/false, /*nccl=*/true};
+const Placement kNccl{"cuda", /*share_gpu=*/false, /*nccl=*/true, /*nccl_between_threads=*/true};
 constexpr milliseconds kLong{60'000}, kShort{300};  // timeouts: longer than any test, and short enough to expire
 
 // Two ranks of this process. The parameter is the seed of deferred streams, or 0.

@@ -94,6 +94,23 @@ TEST_F(Weights, RoundTripKeepsEveryBit) {
   }
 }
 
+// Buffers of a type that is not float32 or float64.
+class Counted : public nn::Module {
+ public:
+  Tensor count = add_buffer("count", Tensor::zeros({3}, DType::i64));
+  Tensor rounded = add_buffer("rounded", Tensor::zeros({2}, DType::bf16));
+};
+
+TEST_F(Weights, BuffersKeepTheirTypes) {
+  Counted saved, loaded;
+  saved.count.fill(7);
+  saved.rounded.fill(-2.5);
+  nn::save_weights(path("w.safetensors"), saved);
+  nn::load_weights(path("w.safetensors"), loaded);
+  expect_same_bits(loaded.count, saved.count, "count");
+  expect_same_bits(loaded.rounded, saved.rounded, "rounded");
+}
+
 TEST_F(Weights, LoadReachesParametersBoundToBuckets) {
   Tiny saved, loaded;
   test::fill_by_formula(saved);

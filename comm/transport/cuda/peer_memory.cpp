@@ -20,6 +20,16 @@ void enable_peer_access(Cuda device, Device memory) {
   });
 }
 
+bool can_access_peers(int gpus) {
+  for (int index = 0; index < gpus; ++index)
+    for (int peer = 0; peer < gpus; ++peer) {
+      int possible = 1;
+      if (peer != index) cuda_check(cudaDeviceCanAccessPeer(&possible, index, peer), "cudaDeviceCanAccessPeer");
+      if (possible == 0) return false;
+    }
+  return true;
+}
+
 void copy_bytes(Cuda device, const void* from, void* to, int64_t bytes) {
   if (bytes == 0) return;
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, device.stream),

@@ -27,14 +27,39 @@ for name in wanted:
     print("[  FAILED  ]" if name == "B.Fails" else "[       OK ]", name, "(1 ms)", flush=True)
 )py";
 
+// A command that runs the tests of `program` as cuda_tests.
+std::string command_for(const TempFolder& folder, const std::string& program) {
+  write_file(folder / "build/cuda_tests", program);
+  fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
+  return "timeout 120 " GODWIT_SOURCE_DIR "/scripts/gpu_check --emulated --stages tests --build " + (folder / "build") +
+         " --out " + (folder / "gpu.json") + " --seconds 400 --silence 3 --jobs 1 >" + (folder / "out") +
+         " 2>&1 </dev/null";
+}
+
+TEST(GpuCheck, StartsNoTestAfterASignal) {
+  const TempFolder folder;
+  const std::string program = R"py(#!/usr/bin/env python3
+import pathlib, sys, time
+if sys.argv[1] == "--gtest_list_tests":
+    print("A.\n  First\n  Second\n  Third")
+    sys.exit()
+for name in open(sys.argv[1].removeprefix("--gtest_flagfile=")).read().strip().removeprefix("--gtest_filter=").split(":"):
+    with open(pathlib.Path(__file__).parent / "begun", "a") as begun:
+        print(name, file=begun)
+    print("[ RUN      ]", name, flush=True)
+    time.sleep(2)
+)py";
+  const std::string begun = folder / "build/begun";
+  const int status = std::system((command_for(folder, program) + " & pid=$!; until [ -s " + begun +
+                                  " ]; do sleep 0.1; done; kill -TERM $pid; wait $pid").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder / "out");
+  EXPECT_EQ(read_file(begun), "A.First\n");
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "gpu.json"))["interrupted"], true);
+}
+
 TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
   const TempFolder folder;
-  write_file(folder / "build/cuda_tests", kProgram);
-  fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
-  const std::string command = "timeout 120 " GODWIT_SOURCE_DIR "/scripts/gpu_check --emulated --stages tests --build " +
-                              (folder / "build") + " --out " + (folder / "gpu.json") + " --seconds 400 --silence 3 --jobs 1 >" +
-                              (folder / "out") + " 2>&1 </dev/null";
-  const int status = std::system(command.c_str());
+  const int status = std::system(command_for(folder, kProgram).c_str());
   EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder / "out");
   const auto report = nlohmann::json::parse(read_file(folder / "gpu.json"));
   EXPECT_EQ(report["result"], "failed");

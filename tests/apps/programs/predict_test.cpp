@@ -234,6 +234,14 @@ TEST_F(Predict, TakesARunDirectory) {
   EXPECT_EQ(given.exit_code, 0) << given.err;
   EXPECT_EQ(given.err, "");
   json summary = json::parse(read_file(run_dir() / "summary.json"));
+  json damaged = summary;
+  damaged["nodes"] = "2";
+  write_file(run_dir() / "summary.json", damaged.dump());
+  expect_says("--run run", "is not from a finished run (ValueError: nodes is '2', expected a number from 1 on)");
+  damaged = summary;
+  damaged["step_s"]["update"] = -1;
+  write_file(run_dir() / "summary.json", damaged.dump());
+  expect_says("--run run", "update is -1, expected a number from 0 on");
   summary.erase("step_s");  // as in runs of earlier versions
   write_file(run_dir() / "summary.json", summary.dump());
   expect_says("--run run", "has no 'step_s'; the run is not finished, or of another version of Godwit");

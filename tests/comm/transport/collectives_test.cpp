@@ -46,7 +46,7 @@ std::string name_of(const ::testing::TestParamInfo<Placement>& info) {
 // One GPU for all ranks; GPUs in turn; and one GPU per rank, with NCCL.
 INSTANTIATE_TEST_SUITE_P(On, Collectives,
                          ::testing::Values(Placement{"cpu", false, false}, Placement{"cuda:0", false, false},
-                                           Placement{"cuda", true, false}, Placement{"cuda", false, true}),
+                                           Placement{"cuda", true, false}, Placement{"cuda", false, true, true}),
                          name_of);
 
 const int64_t kSizes[] = {0, 1, 5, 16, 33, 1000, 20001};
