@@ -54,7 +54,8 @@ struct Var::Impl {
 
   void compute() {  // computes a deferred value
     const Tensor memory(value.shape(), value.dtype());
-    std::exchange(fill, nullptr)(memory, 0);
+    fill(memory, 0);
+    fill = nullptr;
     value.attach(memory);
   }
 };

@@ -291,7 +291,9 @@ int main(int argc, char** argv) {
       run_mpi({0, 1}, [&](Communicator& comm) {
         if (line) {
           for (int64_t bytes = 4096; bytes <= 65536; bytes *= 4) time_all_reduce(comm, bytes);
-          return time_line(comm, 1e6 / 8 * static_cast<double>(bench::whole_number(line, "NETLAB_MBIT")));
+          const double mbit = std::atof(line);
+          check(mbit > 0, "NETLAB_MBIT is '", line, "'; expected a rate above 0");
+          return time_line(comm, 1e6 / 8 * mbit);
         }
         for (int64_t bytes = 4096; bytes <= (64 << 20); bytes *= 4) time_all_reduce(comm, bytes);
         time_waiting(comm);

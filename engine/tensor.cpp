@@ -188,6 +188,8 @@ double Tensor::item(int64_t i) const {
   return detail::dispatch_numeric(dtype_, [&]<class T>() { return detail::converted<double>(data<T>()[i]); });
 }
 
+void Tensor::refuse_dim(int i) const { fail("dim: ", shape_, " has no dimension ", i); }
+
 void Tensor::refuse_cpu() const {
   fail("tensor ", shape_, " of ", dtype_, " is on ", device(),
        ", but this operation runs only on the CPU; move the tensor with ", "to(kCpu), or train with --device cpu");

@@ -47,7 +47,11 @@ class Tensor {
 
   bool defined() const { return static_cast<bool>(buffer_); }  // false for Tensor()
   const Shape& shape() const { return shape_; }                // extents
-  int64_t dim(int i) const { return shape_[i]; }               // extent i
+  int64_t dim(int i) const {                                   // extent i; throws if there is none
+    if (i < 0 || i >= shape_.rank()) [[unlikely]]
+      refuse_dim(i);
+    return shape_[i];
+  }
   int64_t numel() const { return numel_; }                     // number of elements
   DType dtype() const { return dtype_; }                       // element type
   int64_t bytes() const { return numel_ * size_of(dtype_); }   // size of the elements
@@ -119,6 +123,7 @@ class Tensor {
   void check_type(DType asked) const {
     check(asked == dtype_, "tensor ", shape_, ": has type ", dtype_, ", requested as ", asked);
   }
+  [[noreturn]] void refuse_dim(int i) const;
   [[noreturn]] void refuse_cpu() const;
   [[noreturn]] void refuse_detached() const;
   [[noreturn]] void refuse_cuda() const;

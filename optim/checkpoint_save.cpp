@@ -157,6 +157,7 @@ class PendingCheckpoint::Writer {
     }
     if (describe_) {
       const std::string folder = partial() + "/description";
+      fs::create_directory(folder);
       describe_(folder);
       for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
         const std::string name = file.path().filename().string();

@@ -83,7 +83,9 @@ void add_set(const KnownOptions& known, const std::string& text, Assignments& ou
     return;
   }
   const Option& option = known.at("--set", name, text_value(value));
-  check(!value.empty(), subject, " expects a value, got nothing");
+  // Texts without a flag, such as optimizer.frozen, may be empty, so that a resumed run can clear them.
+  const bool may_be_empty = option.flag.empty() && std::holds_alternative<std::string*>(option.ref);
+  check(!value.empty() || may_be_empty, subject, " expects a value, got nothing");
   out.push_back({option.name, text_value(value), subject});
 }
 

@@ -30,7 +30,8 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
     return saved.at(name).get<int64_t>();
   };
   const int64_t before = number("nodes") * number("workers_per_node");
-  if (before == now) return "";
+  // With --resume auto, a launcher repeats the command of the first start, also if config.json has been adapted before.
+  if (before == now && config.resume != "auto") return "";
   const int64_t samples = before * number("batch") * number("accumulation");
   if (samples == now * config.batch * config.accumulation) return "";
   check(samples % now == 0, "the run in ", config.run_dir, " has ", samples, " samples per step, which ", now,
@@ -43,9 +44,9 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   } else {
     config.batch = of_worker, config.accumulation = 1;
   }
-  return detail::concat(now, now == 1 ? " worker instead of " : " workers instead of ", before, ": batch ",
-                        config.batch, " and accumulation ", config.accumulation, " keep ", samples,
-                        " samples per step");
+  const std::string workers = detail::concat(now, now == 1 ? " worker" : " workers");
+  return detail::concat(workers, before == now ? "" : detail::concat(" instead of ", before), ": batch ", config.batch,
+                        " and accumulation ", config.accumulation, " keep ", samples, " samples per step");
 }
 
 void keep_picked_options(CommonConfig& config) {

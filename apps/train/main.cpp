@@ -137,7 +137,8 @@ int run_program(const Program& program, int argc, char** argv) {
     if (dynamic_cast<const CheckpointFailed*>(&error)) failure = 1;  // a disk that a restart may find again
     if (failure == 2) wait_for_rank_0(rank);
     std::fflush(stdout);
-    std::cerr << program.name << ": " << shown(text_of(std::current_exception())) << std::endl;
+    const std::string own = failure == 2 && rank != 0 ? detail::concat("rank ", rank, ": ") : std::string();
+    std::cerr << program.name << ": " << own << shown(text_of(std::current_exception())) << std::endl;
     return failure;
   }
 }

@@ -55,7 +55,7 @@ void check_same_config(Group& group, const CommonConfig& config) {
   }
   check(names.empty(), "the configuration differs between ranks: ", excerpts({names.begin(), names.end()}, 30),
         " on rank ", excerpts({ranks.begin(), ranks.end()}, 30),
-        " differs from rank 0; start all ranks with the same command line");
+        " differs from rank 0; start all ranks with the same command line and run directory");
 }
 
 }  // namespace godwit::apps

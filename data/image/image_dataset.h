@@ -30,7 +30,8 @@ class ImageDataset {
 // Images in memory. They are normalized, and randomly cropped and flipped.
 class InMemoryDataset : public ImageDataset {
  public:
-  // For mean, standard deviation, crop and flip, see TransformOptions.
+  // For mean, standard deviation, crop and flip, see TransformOptions. Throws if the number of pixels does not fit the
+  // labels, or if a label is not a class.
   InMemoryDataset(RawImages dataset, TransformOptions options);
 
   int64_t size() const override { return dataset_.size(); }

@@ -42,23 +42,22 @@ TokenStream::TokenStream(const std::vector<int32_t>& tokens) {
 }
 
 TokenStream::TokenStream(std::shared_ptr<const void> owner, const void* data, int width, int64_t count,
-                         std::string name)
-    : size_(count) {
+                         std::string name) {
   check(width == 2 || width == 4, "token stream: ids of ", width, " bytes, expected 2 or 4");
+  check(count >= 0 && (data || count == 0), "token stream: ", count, " tokens", data ? "" : " at a null pointer");
   if (count > 0) parts_.push_back({std::move(owner), data, width, 0, count, 0, std::move(name)});
 }
 
 void TokenStream::append(const TokenStream& other) {
   const std::vector<Part> parts = other.parts_;  // `other` may be this stream
   for (Part part : parts) {
-    part.begin = size_;
-    size_ += part.count;
+    part.begin = size();
     parts_.push_back(std::move(part));
   }
 }
 
 TokenStream TokenStream::range(int64_t begin, int64_t end) const {
-  check(0 <= begin && begin <= end && end <= size_, "token stream: range [", begin, ", ", end, ") of ", size_,
+  check(0 <= begin && begin <= end && end <= size(), "token stream: range [", begin, ", ", end, ") of ", size(),
         " tokens");
   TokenStream result;
   result.vocabulary_ = vocabulary_;
@@ -67,16 +66,15 @@ TokenStream TokenStream::range(int64_t begin, int64_t end) const {
     if (from >= to) continue;
     part.first += from - part.begin;
     part.count = to - from;
-    part.begin = result.size_;
-    result.size_ += part.count;
+    part.begin = result.size();
     result.parts_.push_back(std::move(part));
   }
   return result;
 }
 
 void TokenStream::read(int64_t begin, std::span<int32_t> to) const {
-  check(begin >= 0 && std::ssize(to) <= size_ - begin, "token stream: ", to.size(), " tokens at ", begin, " of ",
-        size_);
+  check(begin >= 0 && std::ssize(to) <= size() - begin, "token stream: ", to.size(), " tokens at ", begin, " of ",
+        size());
   auto part = std::ranges::upper_bound(parts_, begin, {}, &Part::begin);
   while (!to.empty()) {
     const Part& from = *(part - 1);
@@ -98,14 +96,14 @@ void TokenStream::read(int64_t begin, std::span<int32_t> to) const {
 
 void TokenStream::check_ids() const {
   std::vector<int32_t> ids(65536);
-  for (int64_t at = 0; at < size_; at += std::ssize(ids))
-    read(at, std::span(ids).first(static_cast<size_t>(std::min(std::ssize(ids), size_ - at))));
+  for (int64_t at = 0; at < size(); at += std::ssize(ids))
+    read(at, std::span(ids).first(static_cast<size_t>(std::min(std::ssize(ids), size() - at))));
 }
 
 uint64_t TokenStream::hash() const {
   constexpr int64_t kEnd = 65536;
   Hash hash;
-  hash.add(static_cast<uint64_t>(size_));
+  hash.add(static_cast<uint64_t>(size()));
   std::vector<int32_t> ids;
   TokenStream all = *this;
   all.limit(int64_t{1} << 32);  // read() reports invalid ids by name

@@ -17,7 +17,7 @@ class TokenStream {
   // messages.
   TokenStream(std::shared_ptr<const void> owner, const void* data, int width, int64_t count, std::string name);
 
-  int64_t size() const { return size_; }                        // number of tokens
+  int64_t size() const { return parts_.empty() ? 0 : parts_.back().begin + parts_.back().count; }  // number of tokens
   void append(const TokenStream& other);                        // appends the tokens of `other`
   TokenStream range(int64_t begin, int64_t end) const;          // tokens [begin, end)
   void limit(int64_t vocabulary) { vocabulary_ = vocabulary; }  // read() rejects ids >= `vocabulary`
@@ -42,7 +42,6 @@ class TokenStream {
     bool in_memory = false;  // false: in a file
   };
   std::vector<Part> parts_;
-  int64_t size_ = 0;
   int64_t vocabulary_ = int64_t{1} << 31;
 };
 

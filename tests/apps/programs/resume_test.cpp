@@ -1,6 +1,7 @@
 // Runs that end early and continue from a checkpoint. The programs are run from the command line.
 #define XXH_INLINE_ALL
 #define XXH_NO_INLINE_HINTS 1
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -17,6 +18,7 @@ namespace resume_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::string xxh3_128(const std::string& bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
@@ -461,6 +463,21 @@ TEST_F(Resume, WithAnotherNumberOfWorkers) {
     }
     EXPECT_EQ(steps(), whole) << "no line is missing or repeated";
   }
+}
+
+// As tools/supervise does after the loss of hosts: each start has the command of the first one, with fewer nodes.
+TEST_F(Resume, RestartsAgainWithFewerWorkers) {
+  const auto start = [&](int nodes, int steps) {
+    const std::string flags = " --optimizer birder --batch 4 --set log_every=1 --run-dir run --resume auto";
+    const Outcome outcome = train("--nodes " + std::to_string(nodes) + " --max-steps " + std::to_string(steps) + flags);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  start(4, 2);
+  EXPECT_THAT(start(2, 4), HasSubstr("2 workers instead of 4: batch 4 and accumulation 2 keep 16 samples"));
+  EXPECT_THAT(start(2, 6), HasSubstr("2 workers: batch 4 and accumulation 2 keep 16 samples per step"));
+  start(4, 8);
+  EXPECT_EQ(metrics().size(), 12u) << "8 steps, and an evaluation at the end of each run";
 }
 
 // The stored errors of LoCo are codes in units of a scale.
