@@ -217,9 +217,7 @@ void count_use(const std::shared_ptr<Node>& root, uint64_t oldest, Uses& uses) {
 }
 
 Var with_gradients(const std::function<Var()>& f) {
-  Context enabled = context();
-  enabled.grad_enabled = true;
-  const ContextGuard guard(std::move(enabled));
+  const ContextGuard guard([](Context& next) { next.grad_enabled = true; });
   return f();
 }
 

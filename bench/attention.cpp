@@ -69,9 +69,7 @@ void check_results(int64_t length, int64_t width, int filled, bool causal, doubl
   const Shape shape{1, length, 2, width};
   const Attention ours(shape, filled, causal, dropout, dtype);
   ours.forward(), ours.backward();
-  Context cpu = context();
-  cpu.device = kCpu;
-  const ContextGuard guard(cpu);
+  const ContextGuard guard([](Context& next) { next.device = kCpu; });
   const Attention exact(shape, filled, causal, dropout, DType::f64);
   exact.t.q.copy_from(ours.t.q.to(kCpu).to(DType::f64)), exact.t.k.copy_from(ours.t.k.to(kCpu).to(DType::f64));
   exact.t.v.copy_from(ours.t.v.to(kCpu).to(DType::f64)), exact.d.out.copy_from(ours.d.out.to(kCpu).to(DType::f64));

@@ -2,7 +2,6 @@
 //   bench_bpe TOKENIZER TEXTS [ROUNDS] [OUT]
 // TOKENIZER: a folder or file for load_tokenizer(). TEXTS: the length (uint32) and the bytes of each text. OUT: the
 // number of tokens of each text and their ids (int32). bench/peers/bpe.py creates TEXTS and compares OUT.
-#include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -37,18 +36,7 @@ void run(const std::vector<std::string>& args, const char* usage) {
     for (std::string_view text : texts)
       check(tokenizer->decode(tokenizer->encode(text)) == text, "decoding does not return a text of ", text.size(),
             " bytes");
-  for (int64_t round = 0; round < rounds; ++round) {
-    const double start = bench::thread_seconds();
-    size_t size = 0, tokens = 0;
-    for (std::string_view text : texts) {
-      tokens += tokenizer->encode(text).size();
-      size += text.size();
-    }
-    const double seconds = bench::thread_seconds() - start;
-    std::printf("%zu texts, %.1f MB/s, %.2f million tokens/s of one thread's time\n", texts.size(),
-                1e-6 * static_cast<double>(size) / seconds, 1e-6 * static_cast<double>(tokens) / seconds);
-    std::fflush(stdout);
-  }
+  bench::time_rounds(texts, rounds, [&](std::string_view text) { return tokenizer->encode(text).size(); });
 }
 
 }  // namespace

@@ -145,9 +145,7 @@ void time_loco(int bits, bool random, int64_t values) {
 }
 
 void time_all(int threads) {
-  Context all = context();
-  all.threads = threads;
-  ContextGuard guard(all);
+  const ContextGuard guard([&](Context& next) { next.threads = threads; });
   for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18, int64_t{105} << 20}) {
     time_compressor("int8", *int8_compressor(), 1e-3, values);
     time_compressor("qsgd, 7 levels", *qsgd_compressor(7), 10, values);

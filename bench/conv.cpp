@@ -97,9 +97,7 @@ double best_seconds(const std::function<void()>& f) {
 }
 
 void table(const char* name, const std::vector<Layer>& layers, int64_t batch, int threads, DType dtype) {
-  Context next = context();
-  next.threads = threads;
-  ContextGuard guard(next);
+  const ContextGuard guard([&](Context& next) { next.threads = threads; });
   std::printf("%s, %s, batch %lld, %d thread%s; GFLOP/s forward, data, weights\n", name, name_of(dtype),
               static_cast<long long>(batch), threads, threads == 1 ? "" : "s");
   double total[3] = {};

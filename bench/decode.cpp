@@ -1,23 +1,16 @@
 // Reads, decodes, crops and normalizes the JPEGs of a folder on one thread. Reports images per second of CPU time.
-#include <ctime>
-
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "bench/program.h"
+#include "bench/texts.h"
 #include "data/image/image_folder_dataset.h"
 #include "engine/check.h"
 
 using namespace godwit;
 
 namespace {
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 void run(const std::string& root, int64_t crop, int rounds) {
   data::ImageFolder folder = data::index_image_folder(root, {});
@@ -29,13 +22,13 @@ void run(const std::string& root, int64_t crop, int rounds) {
     for (float x : image) check(x > -3 && x < 3, "image ", i, ": value ", x, ", expected above -3 and below 3");
   }
   for (int round = 0; round < rounds; ++round) {
-    const double start = thread_seconds();
+    const double start = bench::thread_seconds();
     for (int64_t i = 0; i < source.size(); ++i) source.read_augmented(i, round, image.data());
-    const double between = thread_seconds();
+    const double between = bench::thread_seconds();
     for (int64_t i = 0; i < source.size(); ++i) source.read(i, image.data());
     const auto count = static_cast<double>(source.size());
     std::printf("training %.1f evaluation %.1f images/s of one thread's time\n", count / (between - start),
-                count / (thread_seconds() - between));
+                count / (bench::thread_seconds() - between));
     std::fflush(stdout);
   }
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 
 #include "autograd/accumulate.h"
@@ -140,20 +139,15 @@ void elementwise(const Bench& bench) {
 void check_results() {
   const Shape shape{2, 14, 14, 64};
   const Tensor x = random_tensor(shape, DType::f32, 1), b = random_tensor(shape, DType::f32, 2), y(shape);
-  auto expect = [&](const char* name, const std::function<double(int64_t)>& formula) {
-    for (int64_t i = 0; i < x.numel(); ++i)
-      check(std::abs(y.item(i) - formula(i)) <= 1e-6 * (1 + std::abs(formula(i))), name, ": element ", i, " is ",
-            y.item(i));
-  };
   relu_forward(Cpu{}, x, y);
-  expect("relu", [&](int64_t i) { return std::max(0.0, x.item(i)); });
+  check_elements("relu", y, [&](int64_t i) { return std::max(0.0, x.item(i)); });
   relu_backward(Cpu{}, x, b, y);
-  expect("relu backward", [&](int64_t i) { return x.item(i) > 0 ? b.item(i) : 0; });
+  check_elements("relu backward", y, [&](int64_t i) { return x.item(i) > 0 ? b.item(i) : 0; });
   add_forward(Cpu{}, x, b, y);
-  expect("add", [&](int64_t i) { return x.item(i) + b.item(i); });
+  check_elements("add", y, [&](int64_t i) { return x.item(i) + b.item(i); });
   const Tensor one = Tensor::full({64}, 1), zero = Tensor::zeros({64});
   batch_norm_forward(Cpu{}, {x, zero, one, one, zero, true, Tensor()}, b, y);
-  expect("batch_norm add relu", [&](int64_t i) { return std::max(0.0, x.item(i) + b.item(i)); });
+  check_elements("batch_norm add relu", y, [&](int64_t i) { return std::max(0.0, x.item(i) + b.item(i)); });
 }
 
 }  // namespace
@@ -165,18 +159,11 @@ int main(int argc, char** argv) {
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();
-    std::vector<int> threads;
-    for (int i = 1; i < argc; ++i) threads.push_back(static_cast<int>(bench::whole_number(argv[i], "THREADS")));
-    if (threads.empty()) threads = {1, 2};
-    for (const int count : threads)
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        Context next = context();
-        next.threads = count;
-        const ContextGuard guard(next);
-        const Bench bench(dtype);
-        batch_norms(bench);
-        pooling(bench);
-        elementwise(bench);
-      }
+    for_threads_and_types(argc, argv, [](DType dtype) {
+      const Bench bench(dtype);
+      batch_norms(bench);
+      pooling(bench);
+      elementwise(bench);
+    });
   });
 }

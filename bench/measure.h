@@ -2,11 +2,13 @@
 // kernels.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "bench/program.h"
 #include "engine/context.h"
 #include "engine/philox.h"
 #include "engine/tensor.h"
@@ -103,6 +105,27 @@ inline double copy_rate() {
   const std::vector<Pair> pairs{{random_tensor(shape, DType::f32, 1), Tensor::zeros(shape)}};
   return 2 * static_cast<double>(pairs[0].from.bytes()) /
          median_ms(pairs, [](const Pair& p) { p.to.copy_from(p.from); });
+}
+
+// Throws unless y[i] is formula(i) up to rounding for all i.
+inline void check_elements(const char* name, const Tensor& y, const std::function<double(int64_t)>& formula) {
+  for (int64_t i = 0; i < y.numel(); ++i)
+    check(std::abs(y.item(i) - formula(i)) <= 1e-6 * (1 + std::abs(formula(i))), name, ": element ", i, " is ",
+          y.item(i));
+}
+
+// Calls f(dtype) with the numbers of threads in argv (1 and 2 if there are none), each with float32 and bfloat16.
+inline void for_threads_and_types(int argc, char** argv, const std::function<void(DType)>& f) {
+  std::vector<int> threads;
+  for (int i = 1; i < argc; ++i) threads.push_back(static_cast<int>(bench::whole_number(argv[i], "THREADS")));
+  if (threads.empty()) threads = {1, 2};
+  for (const int count : threads)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Context next = context();
+      next.threads = count;
+      const ContextGuard guard(next);
+      f(dtype);
+    }
 }
 
 }  // namespace godwit

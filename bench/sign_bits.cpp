@@ -67,9 +67,7 @@ int main(int argc, char** argv) {
       "usage: bench_sign_bits\n"
       "Throughput of the sign-bit kernels on one thread, after a check of the sums against a plain count.";
   return bench::run_program(argc, argv, usage, [&] {
-    Context one = context();
-    one.threads = 1;
-    const ContextGuard guard(one);
+    const ContextGuard guard([](Context& next) { next.threads = 1; });
     for (int64_t n : {1 << 16, 1 << 24}) run(n);
   });
 }

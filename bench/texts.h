@@ -1,6 +1,7 @@
 // Texts for tokenizer benchmarks, and a clock for the calling thread's CPU time.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <string_view>
@@ -28,6 +29,23 @@ inline std::vector<std::string_view> texts_in(const std::vector<uint8_t>& bytes)
     at += 4 + length;
   }
   return texts;
+}
+
+// Calls count(text), which returns a number of tokens, for all texts. Prints the rate of each round.
+template <class Count>
+void time_rounds(const std::vector<std::string_view>& texts, int64_t rounds, const Count& count) {
+  for (int64_t round = 0; round < rounds; ++round) {
+    const double start = thread_seconds();
+    size_t size = 0, tokens = 0;
+    for (std::string_view text : texts) {
+      tokens += count(text);
+      size += text.size();
+    }
+    const double seconds = thread_seconds() - start;
+    std::printf("%zu texts, %.1f MB/s, %.2f million tokens/s of one thread's time\n", texts.size(),
+                1e-6 * static_cast<double>(size) / seconds, 1e-6 * static_cast<double>(tokens) / seconds);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace godwit::bench

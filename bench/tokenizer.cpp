@@ -3,7 +3,6 @@
 //   TEXTS: the length (uint32) and the bytes of each text. OUT: the number of tokens of each text, then id, begin and
 // end of each token (int32). bench/peers/tokenizer.py creates TEXTS and compares OUT.
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -51,18 +50,8 @@ void run(const std::vector<std::string>& args, const char* usage) {
     }
     check(out.flush().good(), "cannot write ", args[3]);
   }
-  for (int round = 0; round < (plain > 2 ? bench::whole_number(args[2], "ROUNDS", 0) : 5); ++round) {
-    const double start = bench::thread_seconds();
-    size_t size = 0, tokens = 0;
-    for (std::string_view text : texts) {
-      tokens += tokenizer.encode(text).size();
-      size += text.size();
-    }
-    const double seconds = bench::thread_seconds() - start;
-    std::printf("%zu texts, %.1f MB/s, %.2f million tokens/s of one thread's time\n", texts.size(),
-                1e-6 * static_cast<double>(size) / seconds, 1e-6 * static_cast<double>(tokens) / seconds);
-    std::fflush(stdout);
-  }
+  const int64_t rounds = plain > 2 ? bench::whole_number(args[2], "ROUNDS", 0) : 5;
+  bench::time_rounds(texts, rounds, [&](std::string_view text) { return tokenizer.encode(text).size(); });
 }
 
 }  // namespace

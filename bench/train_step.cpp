@@ -15,9 +15,7 @@ using namespace godwit;
 namespace {
 
 void run(const bench::Settings& settings, Communicator& comm) {
-  Context chosen = context();
-  chosen.dnn_timing = settings.text("dnn_timing") == "1";
-  const ContextGuard guard(std::move(chosen));
+  const ContextGuard guard([&](Context& next) { next.dnn_timing = settings.text("dnn_timing") == "1"; });
   const int batch = settings.number("batch"), image = settings.number("image");
   const Shape shape{image, image, 3};
   const auto model = make_image_model(

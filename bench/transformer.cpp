@@ -4,7 +4,6 @@
 //  bench_transformer [THREADS…]; default: 1 and 2
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 #include "autograd/ops/bias.h"
 #include "autograd/ops/dropout.h"
@@ -159,23 +158,18 @@ void linear(DType dtype, int64_t in, int64_t out) {
 void check_results() {
   const Shape shape{33, 70};
   const Tensor x = random_tensor(shape, DType::f32, 1), b = random_tensor(shape, DType::f32, 2), y(shape);
-  auto expect = [&](const char* name, const std::function<double(int64_t)>& formula) {
-    for (int64_t i = 0; i < x.numel(); ++i)
-      check(std::abs(y.item(i) - formula(i)) <= 1e-6 * (1 + std::abs(formula(i))), name, ": element ", i, " is ",
-            y.item(i));
-  };
   gelu_forward(Cpu{}, x, Gelu::erf, y);
-  expect("gelu", [&](int64_t i) { return x.item(i) * 0.5 * std::erfc(-x.item(i) / std::sqrt(2)); });
+  check_elements("gelu", y, [&](int64_t i) { return x.item(i) * 0.5 * std::erfc(-x.item(i) / std::sqrt(2)); });
   tanh_forward(Cpu{}, x, y);
-  expect("tanh", [&](int64_t i) { return std::tanh(x.item(i)); });
+  check_elements("tanh", y, [&](int64_t i) { return std::tanh(x.item(i)); });
   dropout_forward(Cpu{}, x, 0.5, kKey, y);
-  expect("dropout", [&](int64_t i) {
+  check_elements("dropout", y, [&](int64_t i) {
     const auto word = random_word(kKey.seed, i, kKey.step, static_cast<Purpose>(kKey.purpose()), kKey.sender);
     return to_unit(word) < 0.5f ? 0 : 2 * x.item(i);
   });
   const Tensor one = Tensor::full({70}, 1), zero = Tensor::zeros({70}), mean({33}), inv_std({33});
   layer_norm_forward(Cpu{}, x, b, one, zero, 1e-12, y, y, mean, inv_std);
-  expect("add_layer_norm", [&](int64_t i) {
+  check_elements("add_layer_norm", y, [&](int64_t i) {
     const int64_t row = i / 70;
     return (x.item(i) + b.item(i) - mean.item(row)) * inv_std.item(row);
   });
@@ -190,21 +184,14 @@ int main(int argc, char** argv) {
       "THREADS: thread counts to measure (1 and 2)";
   return bench::run_program(argc, argv, usage, [&] {
     check_results();
-    std::vector<int> threads;
-    for (int i = 1; i < argc; ++i) threads.push_back(static_cast<int>(bench::whole_number(argv[i], "THREADS")));
-    if (threads.empty()) threads = {1, 2};
-    for (const int count : threads)
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        Context next = context();
-        next.threads = count;
-        const ContextGuard guard(next);
-        const Bench bench(dtype);
-        on_hidden_states(bench);
-        on_inner_states(bench);
-        on_the_vocabulary(bench);
-        linear(dtype, kWidth, kWidth);
-        linear(dtype, kWidth, kInner);
-        linear(dtype, kInner, kWidth);
-      }
+    for_threads_and_types(argc, argv, [](DType dtype) {
+      const Bench bench(dtype);
+      on_hidden_states(bench);
+      on_inner_states(bench);
+      on_the_vocabulary(bench);
+      linear(dtype, kWidth, kWidth);
+      linear(dtype, kWidth, kInner);
+      linear(dtype, kInner, kWidth);
+    });
   });
 }

@@ -88,9 +88,7 @@ void Prefetcher::submit() {
 
 void Prefetcher::work(int number, const std::shared_ptr<Trace>& trace) {
   lower_priority();
-  Context own = context();
-  own.trace = trace;
-  const ContextGuard guard(std::move(own));
+  const ContextGuard guard([&](Context& next) { next.trace = trace; });
   if (trace) trace->name_thread(detail::concat("loader ", number + 1));
   std::unique_lock lock(mutex_);
   const auto waiting = [](const auto& job) { return job->taken_ < job->parts(); };

@@ -1,5 +1,6 @@
 // Context: the state of one rank's thread. It is per thread because several ranks can run as threads of one process.
 #pragma once
+#include <concepts>
 #include <cstdint>
 #include <memory>
 
@@ -40,6 +41,14 @@ void synchronize();
 class ContextGuard {
  public:
   explicit ContextGuard(Context next);  // sets the context until the destructor runs
+  // Sets a changed copy of the current context: ContextGuard guard([](Context& next) { next.threads = 1; });
+  template <std::invocable<Context&> Change>
+  explicit ContextGuard(const Change& change)
+      : ContextGuard([&] {
+          Context next = context();
+          change(next);
+          return next;
+        }()) {}
   ~ContextGuard();
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;

@@ -7,7 +7,6 @@
 #include "engine/check.h"
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
-#include "engine/hash.h"
 #include "models/config_json-inl.h"
 #include "models/named_configs.h"
 
@@ -91,9 +90,7 @@ void check_bert_config(const BertConfig& config) {
           size.most, ", it is ", config.*size.member);
   check(config.hidden_size % config.num_attention_heads == 0, "bert: hidden_size ", config.hidden_size,
         " does not divide into num_attention_heads ", config.num_attention_heads);
-  bool known = false;
-  for (const std::string& name : kActivations) known = known || name == config.hidden_act;
-  if (!known)
+  if (!contains(kActivations, config.hidden_act))
     fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not supported",
          did_you_mean(config.hidden_act, kActivations));
   check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
@@ -198,12 +195,7 @@ ordered_json to_json(const BertConfig& config) {
 
 }  // namespace
 
-uint64_t hash(const BertConfig& config) {
-  Hash hash;
-  hash.add(dump_json(to_json(config), -1, false, ordered_json::error_handler_t::replace));
-  hash.add(static_cast<uint64_t>(config.dtype));
-  return hash.value();
-}
+uint64_t hash(const BertConfig& config) { return hash_config(to_json(config), config.dtype); }
 
 void write_bert_config(const std::string& path, const BertConfig& config, const std::string& architecture) {
   ordered_json object = to_json(config);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/check.h"
+#include "engine/dtype.h"
 #include "engine/excerpt.h"
 #include "engine/json-inl.h"
 
@@ -43,6 +44,9 @@ class ConfigReader {
   std::string file_;
   nlohmann::json object_;
 };
+
+// The hash of a model's fields and type.
+uint64_t hash_config(const nlohmann::ordered_json& object, DType dtype);
 
 // Writes a config.json: either the whole file or nothing.
 void write_config_json(const std::string& path, const nlohmann::ordered_json& object);

@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include "engine/hash.h"
 #include "engine/json_text.h"
 #include "engine/text_file.h"
 #include "models/config_json-inl.h"
@@ -93,6 +94,13 @@ void ConfigReader::tokens(const char* name, std::vector<int64_t>* to) const {
 void ConfigReader::only(const char* name, const json& supported, const char* why) const {
   if (const json* value = find(name); value && *value != supported)
     wrong(name, *value, "must be ", dump_json(supported), " (", why, ")");
+}
+
+uint64_t hash_config(const nlohmann::ordered_json& object, DType dtype) {
+  Hash hash;
+  hash.add(dump_json(object, -1, false, nlohmann::ordered_json::error_handler_t::replace));
+  hash.add(static_cast<uint64_t>(dtype));
+  return hash.value();
 }
 
 void write_config_json(const std::string& path, const nlohmann::ordered_json& object) {

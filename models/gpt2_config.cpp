@@ -5,7 +5,6 @@
 
 #include "engine/check.h"
 #include "engine/did_you_mean.h"
-#include "engine/hash.h"
 #include "models/config_json-inl.h"
 #include "models/named_configs.h"
 
@@ -88,9 +87,7 @@ void check_gpt2_config(const Gpt2Config& config) {
         config.inner());
   check(config.n_embd % config.n_head == 0, "gpt2: n_embd ", config.n_embd, " is not a multiple of n_head ",
         config.n_head);
-  bool known = false;
-  for (const std::string& name : kActivations) known = known || name == config.activation_function;
-  if (!known)
+  if (!contains(kActivations, config.activation_function))
     fail("gpt2: activation_function '", excerpt(config.activation_function), "' is not supported",
          did_you_mean(config.activation_function, kActivations));
   for (const Fraction& p : kDropouts)
@@ -136,12 +133,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   return config;
 }
 
-uint64_t hash(const Gpt2Config& config) {
-  Hash hash;
-  hash.add(dump_json(to_json(config), -1, false, ordered_json::error_handler_t::replace));
-  hash.add(static_cast<uint64_t>(config.dtype));
-  return hash.value();
-}
+uint64_t hash(const Gpt2Config& config) { return hash_config(to_json(config), config.dtype); }
 
 void write_gpt2_config(const std::string& path, const Gpt2Config& config) {
   ordered_json object = to_json(config);

@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 constexpr std::string_view kPrefix = "transformer.";
-constexpr const char *kTokens = "transformer.wte.weight", *kHead = "lm_head.weight";
+constexpr const char* kHead = "lm_head.weight";
 
 // The field of config.json that determines an extent of a tensor, in HuggingFace's layout.
 const char* field_of(std::string_view name, int dimension) {
@@ -35,11 +35,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
     const std::string full = name.starts_with(kPrefix) || name == kHead ? name : std::string(kPrefix) + name;
     check(tensors.emplace(full, tensor).second, file, ": contains ", excerpt(full), " under two names");
   }
-  if (const auto head = tensors.extract(kHead)) {
-    const auto tokens = tensors.find(kTokens);
-    check(tokens == tensors.end() || same_bits(tokens->second, head.mapped()), file, ": ", kHead, " differs from ",
-          kTokens, ", but they are one parameter (tie_word_embeddings)");
-  }
+  extract_tied(file, kHead, "transformer.wte.weight", &tensors);
   return tensors;
 }
 

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
-#include "engine/did_you_mean.h"
+#include "models/named_configs.h"
 #include "models/resnet.h"
 #include "models/vgg.h"
 #include "models/vit.h"
 
 namespace godwit {
 namespace {
-
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // Settings that all networks have.
 template <class Config>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/check.h"
-#include "engine/hash.h"
 #include "models/config_json-inl.h"
 #include "models/named_configs.h"
 
@@ -240,8 +239,7 @@ LlamaConfig llama_config(const std::string& name) { return config_of(table(), "l
 
 void check_llama_config(const LlamaConfig& config) {
   const std::string& name = config.model_type;
-  const std::vector<std::string> types = llama_types();
-  check(std::find(types.begin(), types.end(), name) != types.end(), "llama: model_type '", excerpt(name),
+  check(contains(llama_types(), name), "llama: model_type '", excerpt(name),
         "' is not supported, expected llama, mistral, qwen2 or mixtral");
   const auto in_range = [&](const char* field, int64_t value, int64_t most) {
     check(value >= 1 && value <= most, name, ": ", field, " must be from 1 to ", most, ", it is ", value);
@@ -284,8 +282,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   std::string type;
   reader.require("model_type");
   reader.text("model_type", &type);
-  const std::vector<std::string> types = llama_types();
-  if (std::find(types.begin(), types.end(), type) == types.end())
+  if (!contains(llama_types(), type))
     reader.wrong("model_type", type, "must be llama, mistral, qwen2 or mixtral");
   LlamaConfig config = defaults_of(type);
   for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
@@ -312,12 +309,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   return config;
 }
 
-uint64_t hash(const LlamaConfig& config) {
-  Hash hash;
-  hash.add(dump_json(to_json(config), -1, false, ordered_json::error_handler_t::replace));
-  hash.add(static_cast<uint64_t>(config.dtype));
-  return hash.value();
-}
+uint64_t hash(const LlamaConfig& config) { return hash_config(to_json(config), config.dtype); }
 
 void write_llama_config(const std::string& path, const LlamaConfig& config) {
   ordered_json object = to_json(config);

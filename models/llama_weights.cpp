@@ -10,8 +10,6 @@
 namespace godwit {
 namespace {
 
-constexpr const char *kTokens = "model.embed_tokens.weight", *kHead = "lm_head.weight";
-
 // The field of config.json that determines an extent of a tensor.
 const char* field_of(std::string_view name, int dimension) {
   struct Row {
@@ -42,12 +40,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& file, bool tied) {
     const std::string full = bare ? "model." + name : name;
     check(tensors.emplace(full, tensor).second, file, ": contains ", excerpt(full), " under two names");
   }
-  if (!tied) return tensors;
-  if (const auto head = tensors.extract(kHead)) {
-    const auto tokens = tensors.find(kTokens);
-    check(tokens == tensors.end() || same_bits(tokens->second, head.mapped()), file, ": ", kHead, " differs from ",
-          kTokens, ", but they are one parameter (tie_word_embeddings)");
-  }
+  if (tied) extract_tied(file, "lm_head.weight", "model.embed_tokens.weight", &tensors);
   return tensors;
 }
 

@@ -8,17 +8,9 @@
 #include "models/config_json-inl.h"
 #include "models/gpt2.h"
 #include "models/llama.h"
+#include "models/named_configs.h"
 
 namespace godwit {
-namespace {
-
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  for (const std::string& known : names)
-    if (known == name) return true;
-  return false;
-}
-
-}  // namespace
 
 std::vector<std::string> causal_lm_names() {
   std::vector<std::string> names = gpt2_names();

@@ -1,5 +1,6 @@
 // Tables of configurations by name, such as "resnet18" or "bert_base".
 #pragma once
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "engine/excerpt.h"
 
 namespace godwit {
+
+// Whether a list of names has this name.
+inline bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 // The names and configurations of a family of models.
 template <class Config>

@@ -8,9 +8,12 @@
 #include "engine/excerpt.h"
 #include "engine/safetensors.h"
 #include "models/weights_folder.h"
+#include "nn/weights.h"
 
 namespace godwit {
 namespace {
+
+using nn::listed;
 
 constexpr const char* kWordEmbeddings = "embeddings.word_embeddings.weight";
 constexpr const char* kDecoderWeight = "cls.predictions.decoder.weight";  // tied to the word embeddings
@@ -62,18 +65,11 @@ std::map<std::string, Tensor> read_plain(const std::string& file) {
 
 // Removes tied tensors of the decoder. Throws if one differs from the tensor to which it is tied.
 void drop_tied(const std::string& file, std::map<std::string, Tensor>* tensors) {
-  if (auto bias = tensors->extract(kDecoderBias)) {
-    const auto own = tensors->find(kPredictionBias);
-    check(own == tensors->end() || same_bits(own->second, bias.mapped()), file, ": ", kDecoderBias, " differs from ",
-          kPredictionBias, "; expected equal values");
+  if (auto bias = extract_tied(file, kDecoderBias, kPredictionBias, tensors)) {
     bias.key() = kPredictionBias;
     tensors->insert(std::move(bias));
   }
-  if (const auto weight = tensors->extract(kDecoderWeight)) {
-    const auto words = tensors->find(kWordEmbeddings);
-    check(words == tensors->end() || same_bits(words->second, weight.mapped()), file, ": ", kDecoderWeight,
-          " differs from ", kWordEmbeddings, "; expected equal values (tie_word_embeddings)");
-  }
+  extract_tied(file, kDecoderWeight, kWordEmbeddings, tensors);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 namespace godwit {
 
 namespace fs = std::filesystem;
+using nn::listed;
 
 std::string weights_file(const std::string& path) {
   if (!fs::is_directory(path)) return path;
@@ -40,20 +41,12 @@ std::string difference(const std::string& name, const Tensor& loaded, const Shap
   return text;
 }
 
-std::string listed(const std::vector<std::string>& items, const char* what) {
-  if (items.empty()) return "";
-  constexpr size_t kShown = 5;
-  std::string text = detail::concat(" ", items.size(), " ", what, " (");
-  for (size_t i = 0; i < items.size() && i < kShown; ++i) text += (i ? ", " : "") + items[i];
-  return text + (items.size() > kShown ? ", …);" : ");");
-}
+namespace {
 
-bool same_bits(const Tensor& a, const Tensor& b) {
+bool same_bits(const Tensor& a, const Tensor& b) {  // whether type, shape and bytes are equal
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
-
-namespace {
 
 void set_values(const std::string& file, const Parameter& p, const Tensor& loaded) {
   if (Leaf(p.var).is_deferred() && p.layout == FileLayout::as_in_memory)
@@ -68,6 +61,15 @@ void set_values(const std::string& file, const Parameter& p, const Tensor& loade
 }
 
 }  // namespace
+
+std::map<std::string, Tensor>::node_type extract_tied(const std::string& file, const char* name, const char* of,
+                                                      std::map<std::string, Tensor>* tensors) {
+  auto tied = tensors->extract(name);
+  const auto own = tensors->find(of);
+  check(!tied || own == tensors->end() || same_bits(own->second, tied.mapped()), file, ": ", name, " differs from ", of,
+        ", but they are one parameter");
+  return tied;
+}
 
 void copy_converted(const std::string& file, const std::vector<std::pair<Tensor, Parameter>>& pairs) {
   for (const auto& [loaded, parameter] : pairs) set_values(file, parameter, loaded);

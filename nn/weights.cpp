@@ -10,18 +10,14 @@
 #include "engine/excerpt.h"
 
 namespace godwit::nn {
-namespace {
 
-// "3 missing (a, b, c); ": lists at most five names.
 std::string listed(const std::vector<std::string>& items, const char* what) {
   if (items.empty()) return "";
   constexpr size_t kShown = 5;
-  std::string text = std::to_string(items.size()) + " " + what + " (";
+  std::string text = detail::concat(" ", items.size(), " ", what, " (");
   for (size_t i = 0; i < items.size() && i < kShown; ++i) text += (i ? ", " : "") + items[i];
-  return text + (items.size() > kShown ? ", …); " : "); ");
+  return text + (items.size() > kShown ? ", …);" : ");");
 }
-
-}  // namespace
 
 std::vector<TensorSource> tensor_sources(const std::vector<Parameter>& parameters) {
   std::vector<TensorSource> tensors;
@@ -111,8 +107,8 @@ bool load_weights(const std::string& path, const Module& module,
   for (const auto& entry : file)
     if (!entry.first.ends_with("num_batches_tracked")) unexpected.push_back(excerpt(entry.first));
   check(missing.empty() && different.empty() && unexpected.empty(), path,
-        ": does not fit the model: ", listed(missing, "missing"), listed(unexpected, "unexpected"),
-        listed(different, "of another shape or type"), "the model has ", own.size(), " tensors, ", assignments.size(),
+        ": does not fit the model:", listed(missing, "missing"), listed(unexpected, "unexpected"),
+        listed(different, "of another shape or type"), " the model has ", own.size(), " tensors, ", assignments.size(),
         " of them match the file");
   for (const auto& assign : assignments) assign();
   return kept;

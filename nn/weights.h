@@ -32,4 +32,7 @@ bool load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of = {},
                   const std::vector<std::string>& replaceable = {});
 
+// Part of such an Error: " 3 missing (a, b, c);" with at most five items, or "" if there are no items.
+std::string listed(const std::vector<std::string>& items, const char* what);
+
 }  // namespace godwit::nn

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -109,13 +108,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   index.max_pixels = options.max_pixels;
   index.most_decode_bytes = options.decode_mib << 20;
   index.threads = hardware_threads() + 2;  // more than the cores, because some threads wait for the disk
-  auto shown = std::chrono::steady_clock::now();
-  if (progress)
-    index.progress = [&](int64_t done, int64_t total) {
-      if (std::chrono::steady_clock::now() - shown < std::chrono::seconds(2)) return;
-      shown = std::chrono::steady_clock::now();
-      progress->line("indexing " + root + ": " + std::to_string(done) + " of " + std::to_string(total) + " files");
-    };
+  index.progress = reporter(progress, "indexing the files of " + root);
   data::ImageFolder folder = data::index_image_folder(root, index);
   check(!options.strict || folder.skipped.empty(), "data folder ", root, ": cannot use ", skipped_text(folder),
         " (--strict)");

@@ -138,6 +138,8 @@ std::string human_bytes(double bytes) { return bytes_text(bytes, 3); }
 
 std::string percent(double fraction) { return print("%.2f %%", 100 * fraction); }
 
+std::string with_digits(double value) { return print("%.5g", value); }
+
 std::string human_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";
   if (seconds < 9.95) return print("%.1f s", seconds);
@@ -234,6 +236,15 @@ void Progress::draw() {
 void Progress::clear() {
   if (drawn_) std::fputs(kClearLine, out_);
   drawn_ = false;
+}
+
+std::function<void(int64_t done, int64_t total)> reporter(Progress* progress, const std::string& what) {
+  if (!progress) return {};
+  return [progress, what, shown = Clock::now()](int64_t done, int64_t total) mutable {
+    if (seconds_since(shown) < 2) return;
+    shown = Clock::now();
+    progress->line(what + ": " + std::to_string(done) + " of " + std::to_string(total));
+  };
 }
 
 }  // namespace godwit::apps

@@ -1,13 +1,14 @@
 // Progress: displays the progress of training, as a bar on a terminal, otherwise as plain lines.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 
 #include "apps/report/time_split.h"
+#include "engine/clock.h"
 
 namespace godwit::apps {
 
@@ -25,6 +26,7 @@ struct ProgressState {
 
 std::string human_bytes(double bytes);                          // "512 B", "34.1 kB", "1.20 MB": powers of 1000
 std::string percent(double fraction);                           // "81.25 %"
+std::string with_digits(double value);                          // five significant digits: "4.2017", "1.2346e+06"
 std::string human_duration(double seconds);                     // "0.4 s", "12 s", "3 min 05 s", "2 h 10 min"
 // Renders the bar with at most `width` columns. Drops parts that do not fit: first the bar, then the parts of a step's
 // time from last to first, then epoch, step, …. Drops the loss and the time left last.
@@ -45,7 +47,6 @@ class Progress {
   void finish();                            // clears the bar; the next update() draws it again
 
  private:
-  using Clock = std::chrono::steady_clock;
   void draw();
   void clear();
   void flush();
@@ -58,5 +59,9 @@ class Progress {
   bool drawn_ = false, shown_ = false, lost_ = false;
   Clock::time_point last_;
 };
+
+// A function that prints "<what>: 3 of 10" at most every two seconds, so shorter work prints nothing. `progress` may be
+// null, which gives an empty function.
+std::function<void(int64_t done, int64_t total)> reporter(Progress* progress, const std::string& what);
 
 }  // namespace godwit::apps

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string_view>
 
 #include "apps/config/saved_config.h"
+#include "apps/report/progress.h"
 #include "apps/text/gpt_generate.h"
 #include "apps/train/device_sum.h"
 #include "apps/train/memory_limit.h"
@@ -27,17 +27,14 @@ int64_t eval_batch(const GptConfig& config) {
 
 data::TokenBlocks blocks(const GptConfig& config, const data::TokenStream& tokens, const Communicator& comm,
                          bool train) {
-  try {
-    return {tokens,
-            {.context = config.data.context,
-             .batch = train ? config.batch : eval_batch(config),
-             .rank = comm.rank,
-             .world = comm.topology.world(),
-             .seed = config.seed,
-             .train = train}};
-  } catch (const Error& error) {
-    throw error.with_text(std::string(train ? "training: " : "validation: ") + error.what());
-  }
+  return with_place(train ? "training" : "validation", [&] {
+    return data::TokenBlocks(tokens, {.context = config.data.context,
+                                      .batch = train ? config.batch : eval_batch(config),
+                                      .rank = comm.rank,
+                                      .world = comm.topology.world(),
+                                      .seed = config.seed,
+                                      .train = train});
+  });
 }
 
 constexpr std::string_view kStep = "step ", kSampleEnd = "\n\n--------\n\n";  // around a sample in samples.txt
@@ -52,13 +49,6 @@ void cut_samples(const std::string& path, int64_t step) {
   for (size_t end; (end = text.find(kSampleEnd, kept)) != std::string::npos; kept = end + kSampleEnd.size())
     if (std::strtoll(text.c_str() + kept + kStep.size(), nullptr, 10) >= step) break;
   if (kept < text.size()) std::filesystem::resize_file(path, kept);
-}
-
-std::string with_digits(double value) {
-  std::ostringstream text;
-  text.precision(5);
-  text << value;
-  return text.str();
 }
 
 // Bytes of the tokens that a batch predicts. A separator of documents counts as one byte.

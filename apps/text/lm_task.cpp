@@ -1,9 +1,9 @@
 #include "apps/text/lm_task.h"
 
 #include <cmath>
-#include <sstream>
 
 #include "apps/config/saved_config.h"
+#include "apps/report/progress.h"
 #include "apps/train/device_sum.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/host_tensor.h"
@@ -52,13 +52,6 @@ uint64_t hash_of(const std::vector<int32_t>& tokens) {
   Hash hash;
   for (const int32_t token : tokens) hash.add(static_cast<uint64_t>(token));
   return hash.value();
-}
-
-std::string with_digits(double value) {
-  std::ostringstream text;
-  text.precision(5);
-  text << value;
-  return text.str();
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "apps/text/text_data.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -27,16 +26,6 @@ namespace fs = std::filesystem;
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-// Reports progress about every two seconds. Shorter work is not reported.
-data::ProgressFunction reporter(Progress* progress, const std::string& what) {
-  if (!progress) return {};
-  return [progress, what, shown = std::chrono::steady_clock::now()](int64_t done, int64_t total) mutable {
-    if (std::chrono::steady_clock::now() - shown < std::chrono::seconds(2)) return;
-    shown = std::chrono::steady_clock::now();
-    progress->line("tokenizing " + what + ": " + std::to_string(done) + " of " + std::to_string(total));
-  };
 }
 
 // The training file: data.path, or the first existing file of `train` in this folder. The evaluation file: data.test,
@@ -120,7 +109,7 @@ TextData load_pretraining(const TextConfig& config, Progress* progress) {
   pretraining.short_samples = options.short_samples;
   pretraining.seed = config.seed;
   pretraining.threads = hardware_threads();
-  pretraining.progress = reporter(progress, path);
+  pretraining.progress = reporter(progress, "tokenizing " + path);
   auto source = std::make_unique<data::PretrainingDataset>(train, data.tokenizer.pieces, pretraining);
   data.notes.push_back(
       {"text", path + ": " + plural(train.documents(), "document") + ", " + plural(source->tokens(), "token") +
@@ -163,7 +152,7 @@ TextData load_squad(const TextConfig& config, Progress* progress) {
     squad_options.max_question = options.max_question;
     squad_options.train = training;
     squad_options.threads = hardware_threads();
-    squad_options.progress = reporter(progress, file);
+    squad_options.progress = reporter(progress, "tokenizing " + file);
     auto source = with_place(
         file, [&] { return std::make_unique<data::SquadFeatures>(squad, data.tokenizer.pieces, squad_options); });
     std::string text = plural(std::ssize(squad.questions), "question") + " in " + plural(source->size(), "window");
@@ -252,7 +241,7 @@ TextData load_classification(const TextConfig& config, Progress* progress) {
   data.notes.push_back({"classes", classes_note(train, has_head ? head.origin : file_name(train_file))});
   const auto source = [&](const data::TsvDataset& text, const std::string& file, const char* label) {
     data::ClassificationOptions classification{.length = options.length, .threads = hardware_threads()};
-    classification.progress = reporter(progress, file);
+    classification.progress = reporter(progress, "tokenizing " + file);
     auto made = std::make_unique<data::ClassificationDataset>(text, data.tokenizer.pieces, classification);
     data.notes.push_back({label, file_name(file) + ": " + plural(made->size(), "sentence") +
                                      (made->cut() > 0 ? ", " + std::to_string(made->cut()) + " truncated" : "")});

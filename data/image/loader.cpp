@@ -45,18 +45,16 @@ void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
   sampler_.start_epoch(epoch);
   epoch_ = epoch;
   submitted_ = first_batch;
-  prefetcher_.start([this] { return make_job(); });
+  prefetcher_.start([this] {
+    return submitted_ < batches() ? std::make_shared<Job>(source_, train_, epoch_, sampler_.batch(submitted_++))
+                                  : nullptr;
+  });
 }
 
 std::optional<Batch> Loader::next() {
   const std::shared_ptr<PrefetchJob> job = prefetcher_.next();
   if (!job) return std::nullopt;
   return std::move(static_cast<Job&>(*job).batch);
-}
-
-std::shared_ptr<PrefetchJob> Loader::make_job() {
-  if (submitted_ == batches()) return nullptr;
-  return std::make_shared<Job>(source_, train_, epoch_, sampler_.batch(submitted_++));
 }
 
 }  // namespace godwit::data

@@ -1,6 +1,5 @@
 // Loader: the batches of one rank, which low-priority threads prepare in advance.
 #pragma once
-#include <memory>
 #include <optional>
 
 #include "data/image/image_dataset.h"
@@ -27,8 +26,6 @@ class Loader {
   std::optional<Batch> next();                               // empty at the end of the epoch and before start_epoch()
 
  private:
-  std::shared_ptr<PrefetchJob> make_job();
-
   const ImageDataset& source_;
   bool train_;
   Sampler sampler_;

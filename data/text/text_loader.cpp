@@ -92,18 +92,15 @@ void TextLoader::start_epoch(int64_t epoch, int64_t first_batch) {
   epoch_ = train_ ? epoch : 0;
   sampler_.start_epoch(epoch, [this](int64_t sample) { return dataset_.measure(sample, epoch_).tokens; });
   submitted_ = first_batch;
-  prefetcher_.start([this] { return make_job(); });
+  prefetcher_.start([this] {
+    return submitted_ < batches() ? std::make_shared<Job>(dataset_, epoch_, sampler_.batch(submitted_++)) : nullptr;
+  });
 }
 
 std::optional<TextBatch> TextLoader::next() {
   const std::shared_ptr<PrefetchJob> job = prefetcher_.next();
   if (!job) return std::nullopt;
   return static_cast<Job&>(*job).take();
-}
-
-std::shared_ptr<PrefetchJob> TextLoader::make_job() {
-  if (submitted_ == batches()) return nullptr;
-  return std::make_shared<Job>(dataset_, epoch_, sampler_.batch(submitted_++));
 }
 
 }  // namespace godwit::data

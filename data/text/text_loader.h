@@ -1,6 +1,5 @@
 // TextLoader: the text batches of one rank, padded to the longest sample of the batch and prefetched.
 #pragma once
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -36,8 +35,6 @@ class TextLoader {
   std::optional<TextBatch> next();                           // empty at the end of the epoch and before start_epoch()
 
  private:
-  std::shared_ptr<PrefetchJob> make_job();
-
   const TextDataset& dataset_;
   bool train_;
   LengthSampler sampler_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/var.h"
@@ -26,9 +27,7 @@ inline Tensor random_tensor(Shape shape, DType dtype = DType::f64, uint64_t seed
 // Returns f() with the context's thread count set to `threads`.
 template <class F>
 auto with_threads(int threads, F&& f) {
-  Context next = context();
-  next.threads = threads;
-  ContextGuard guard(next);
+  const ContextGuard guard([&](Context& next) { next.threads = threads; });
   return f();
 }
 
@@ -37,14 +36,21 @@ template <class F>
 void expect_same_bits_everywhere(const F& f, const std::vector<int>& threads = {3}) {
   const auto expected = with_threads(1, f);
   for (const int count : threads) EXPECT_EQ(with_threads(count, f), expected) << count << " threads";
-  Context narrow = context();
-  narrow.vector_bits = 128;
-  const ContextGuard guard(narrow);
+  const ContextGuard guard([](Context& next) { next.vector_bits = 128; });
   EXPECT_EQ(f(), expected);
 }
 
 // The elements of x, converted to float64 without rounding.
 inline std::vector<double> values(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
+
+// Runs backward() with dy as the gradient of y. dy: a tensor, or a function whose result operations may overwrite.
+template <class Dy>
+void backward_from(const Var& y, const Dy& dy) {
+  backward(Var::result(Tensor::zeros({}), {y}, [g = y.gradient(), dy](const Tensor&) {
+    if constexpr (std::is_invocable_v<Dy>) g.add(dy());
+    else g.add(dy);
+  }));
+}
 
 // Σ weight·y with random weights: a scalar that depends differently on every element of an output.
 inline Var weighted_sum(const Var& y) {

@@ -16,7 +16,6 @@
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __forceinline__ inline
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -207,10 +206,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 inline void __syncthreads() { emulated::block_barrier(); }
 inline void __syncwarp(unsigned = ~0u) { emulated::warp_memory_barrier(); }
 template <class T>
-T __shfl_sync(unsigned, T value, int from) {
-  return emulated::exchange(value, static_cast<unsigned>(from) % 32);
-}
-template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulated::exchange(value, (emulated::lane() ^ static_cast<unsigned>(mask)) % 32);
 }
@@ -219,10 +214,6 @@ T __shfl_down_sync(unsigned, T value, unsigned by) {
   const unsigned from = emulated::lane() + by;
   return emulated::exchange(value, from < 32 ? from : emulated::lane());
 }
-template <class T>
-T __shfl_up_sync(unsigned, T value, unsigned by) {
-  return emulated::exchange(value, emulated::lane() < by ? emulated::lane() : emulated::lane() - by);
-}
 inline unsigned __ballot_sync(unsigned, int predicate) {
   unsigned bits = 0;
   emulated::share(predicate != 0, [&](const auto& of_lane) {
@@ -230,8 +221,6 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
   });
   return bits;
 }
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) == ~0u; }
 inline int __popc(unsigned x) { return std::popcount(x); }
 template <class T>
 T __ldg(const T* from) {

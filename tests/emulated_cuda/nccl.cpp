@@ -81,7 +81,7 @@ void reduce(const std::vector<const Call*>& calls, std::vector<T>& result) {
   for (size_t i = 0; i < result.size(); ++i) {
     for (size_t r = 0; r < ranks; ++r) {
       const T value = static_cast<const T*>(calls[r]->in)[i];
-      result[i] = r == 0 ? value : calls[r]->op == ncclMax ? std::max(result[i], value) : result[i] + value;
+      result[i] = r == 0 ? value : result[i] + value;
     }
     if (calls[0]->op == ncclAvg) result[i] = static_cast<T>(result[i] / static_cast<T>(ranks));
   }
@@ -101,9 +101,6 @@ std::vector<std::byte> reduced(const std::vector<const Call*>& calls, size_t cou
       break;
     case ncclFloat64:
       with(double{});
-      break;
-    case ncclInt32:
-      with(int32_t{});
       break;
     case ncclUint8:
       with(uint8_t{});

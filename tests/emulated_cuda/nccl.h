@@ -12,8 +12,8 @@ enum ncclResult_t {
   ncclRemoteError = 6,
   ncclInProgress = 7
 };
-enum ncclDataType_t { ncclUint8 = 1, ncclInt32 = 2, ncclFloat32 = 7, ncclFloat64 = 8 };
-enum ncclRedOp_t { ncclSum = 0, ncclMax = 2, ncclAvg = 4 };
+enum ncclDataType_t { ncclUint8 = 1, ncclFloat32 = 7, ncclFloat64 = 8 };
+enum ncclRedOp_t { ncclSum = 0, ncclAvg = 4 };
 struct ncclUniqueId {
   char internal[128];
 };

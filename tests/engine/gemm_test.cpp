@@ -133,9 +133,7 @@ TEST(KernelLibrary, ReportsItsVersion) { EXPECT_NE(kernel_library().find_first_o
 
 #if defined(__x86_64__) || defined(__aarch64__)
 TEST(GemmOfSubnormals, ResultsAreZeroOnOneThread) {
-  Context one = context();
-  one.threads = 1;
-  const ContextGuard guard(one);
+  const ContextGuard guard([](Context& next) { next.threads = 1; });
   Product<float> product{.trans_a = false, .trans_b = true, .m = 600, .n = 500, .k = 3};
   std::fill(product.a.begin(), product.a.end(), 0x1p-100f);
   std::fill(product.b.begin(), product.b.end(), 0x1p-40f);

@@ -27,10 +27,7 @@ TEST(VectorLoop, OnlyComputeForFlushesSubnormalNumbers) {
   const std::vector<float> subnormal(1000, 0x1p-130f), smallest(1000, 0x1p-126f);
   for (const int bits : {128, 256, 512})
     for (const int threads : {1, 3}) {
-      Context limited = context();
-      limited.vector_bits = bits;
-      limited.threads = threads;
-      const ContextGuard guard(limited);
+      const ContextGuard guard([&](Context& next) { next.vector_bits = bits, next.threads = threads; });
       EXPECT_EQ(products(compute, subnormal, 0x1p10f), std::vector<float>(1000, 0.0f)) << "inputs";
       EXPECT_EQ(products(compute, smallest, 0.5f), std::vector<float>(1000, 0.0f)) << "results";
       EXPECT_EQ(products(compute, smallest, 1.0f), smallest);

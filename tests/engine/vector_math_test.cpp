@@ -53,9 +53,7 @@ TEST(RowSum, IsAccurateForEveryLengthAndHasTheSameBitsForEveryVectorWidth) {
     double exact = 0;
     for (int64_t i = n / 3; i < n; ++i) exact += static_cast<double>(x[static_cast<size_t>(i)]);
     auto sum = [&](int bits) {
-      Context next = context();
-      next.vector_bits = bits;
-      const ContextGuard guard(next);
+      const ContextGuard guard([&](Context& next) { next.vector_bits = bits; });
       float result = 0;
       vector_for(1, 1, [&, data = x.data()](int64_t, int64_t) GODWIT_INLINE {
         result = row_sum<float>(n / 3, n, [=](int64_t i) GODWIT_INLINE { return data[i]; });

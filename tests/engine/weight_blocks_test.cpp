@@ -38,9 +38,7 @@ TEST(PackedWeights, PackingPlacesEveryValueCorrectlyOnEveryInstructionSet) {
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 64}, {96, 192}, {64, 1280}, {77, 145}, {5, 3}})
       for (const bool transposed : {false, true})
         for (const int threads : {1, 2}) {
-          Context next = context();
-          next.threads = threads;
-          const ContextGuard guard(next);
+          const ContextGuard guard([&](Context& next) { next.threads = threads; });
           const Tensor w = transposed ? some_weights(columns, rows) : some_weights(rows, columns);
           const int64_t high = (rows + 31) / 32 * 32, low = (rows + 15) / 16 * 16, wide = (columns + 63) / 64 * 64;
           const Tensor single = Tensor::full({low * wide}, 7), half = Tensor::full({high * wide}, 7, DType::bf16);

@@ -100,9 +100,7 @@ TEST(ResNet, ZeroInitResidualStartsBlocksAsShortcuts) {
 TEST(ResNet, InitialValuesDependOnlyOnSeedAndName) {
   ResNetConfig config = resnet_config("resnet20");
   auto values = [](const ResNetConfig& c, int threads) {
-    Context next = context();
-    next.threads = threads;
-    ContextGuard guard(next);
+    const ContextGuard guard([&](Context& next) { next.threads = threads; });
     std::map<std::string, std::vector<float>> result;
     for (const Parameter& p : make_resnet(c)->parameters()) result[p.name] = p.var.value().to_vector<float>();
     return result;

@@ -249,9 +249,7 @@ TEST(BirderKernels, ThreadCountDoesNotChangeABit) {
   const size_t n = static_cast<size_t>(padded(count));
   const auto g = gradients(count, 1);
   const auto run = [&](int threads) {
-    Context next = context();
-    next.threads = threads;
-    ContextGuard guard(next);
+    const ContextGuard guard([&](Context& next) { next.threads = threads; });
     std::vector<float> m(n), b(n), e(n);
     std::vector<uint32_t> words(n / 32), agreed(n / 32);
     EXPECT_TRUE(birder::worker_step(g.data(), birder::WorkerState<float, float>{m.data(), b.data(), nullptr, e.data()},

@@ -10,21 +10,13 @@
 #include "comm/transport/local.h"
 #include "engine/context.h"
 #include "optim/sgd.h"
+#include "tests/autograd/dot.h"
 #include "tests/support.h"
 
 namespace godwit {
 namespace data_parallel_test {
 
-// loss = Σ w·x, so the gradient of w is x.
-Var dot(const Var& w, double x) {
-  double sum = 0;
-  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
-  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x](const Tensor& dy) {
-    const Tensor g = dw.target();
-    g.fill(x * dy.item());
-    dw.add(g);
-  });
-}
+using test::dot;
 
 OptimizerConfig plain_sgd(double lr) { return Sgd::Options{.lr = lr, .weight_decay = 0}; }
 

@@ -6,6 +6,7 @@
 #include "comm/buckets/blocks.h"
 #include "optim/data_parallel.h"
 #include "optim/one_bit_adam.h"
+#include "tests/autograd/dot.h"
 #include "tests/optim/one_bit_harness.h"
 #include "tests/optim/support.h"
 #include "tests/support.h"
@@ -14,6 +15,7 @@ namespace godwit {
 namespace one_bit_test {
 
 using test::apart;
+using test::dot;
 using test::EachRank;
 using test::Plan;
 using test::plan_of;
@@ -262,17 +264,6 @@ TEST(ZeroOneAdam, Pitfall6WeightDecayStaysOutsideTheCompressedValue) {
       ASSERT_NEAR(run.x[0][static_cast<size_t>(t - 1)][j], product * test::start_value(static_cast<int64_t>(j)),
                   1e-7 * static_cast<double>(t));
   }
-}
-
-// loss = Σ w·x, so the gradient of w is x.
-Var dot(const Var& w, double x) {
-  double sum = 0;
-  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
-  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x](const Tensor& dy) {
-    const Tensor g = dw.target();
-    g.fill(x * dy.item());
-    dw.add(g);
-  });
 }
 
 // Pitfall 22: replicas are compared, averaged and saved only after steps at which they are equal.

@@ -10,6 +10,7 @@ namespace cuda_programs_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 class CudaPrograms : public ProgramTest {
  protected:
@@ -42,7 +43,7 @@ class CudaPrograms : public ProgramTest {
           EXPECT_NEAR(found, expected, tolerance * std::max(1.0, std::abs(expected))) << key << " of line " << i;
         }
     EXPECT_EQ(there[3]["bytes_inter"], here[3]["bytes_inter"]);
-    EXPECT_NE(printed.find(", of its GPU "), std::string::npos) << printed;
+    EXPECT_THAT(printed, HasSubstr(", of its GPU "));
   }
 
   // Compares a run with CUDA graphs with a run without them. `evaluation`: key of its loss.
@@ -54,7 +55,7 @@ class CudaPrograms : public ProgramTest {
     ASSERT_EQ(found.size(), 5u);
     for (size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i]["loss"], expected[i]["loss"]) << i;
     EXPECT_EQ(found[4][evaluation], expected[4][evaluation]);
-    EXPECT_NE(printed.find(replayed), std::string::npos) << printed;
+    EXPECT_THAT(printed, HasSubstr(replayed));
   }
 };
 

@@ -18,6 +18,7 @@ namespace mpi_train_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 constexpr const char* kProgram = GODWIT_BINARY_DIR "/train_resnet ";
 constexpr const char* kSmall =
@@ -147,8 +148,8 @@ TEST_F(MpiTrain, NamesARankOfAnotherBuild) {
   expect_refused(2, program + ": -np 1 " + faulty_system("FAULTY_MPI=Open MPI v0.9, old") + program + "--lr 0.2",
                  "hosts run different builds: rank 2 on host ", 1);
   const std::string error = text("mpi.err");
-  EXPECT_NE(error.find(", Open MPI v0.9; rank 0 on host "), std::string::npos) << error;
-  EXPECT_NE(error.find("; install the same build on all hosts\n"), std::string::npos) << error;
+  EXPECT_THAT(error, HasSubstr(", Open MPI v0.9; rank 0 on host "));
+  EXPECT_THAT(error, HasSubstr("; install the same build on all hosts\n"));
 }
 
 TEST_F(MpiTrain, ThirtyTwoRanksTrainATinyModel) {
@@ -189,7 +190,7 @@ TEST_F(MpiTrain, ASignalToOneRankMakesAllRanksSaveTheWeights) {
   EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
   EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors"));
   EXPECT_NE(text("run/metrics.jsonl").find("\"interrupted\": true}\n"), std::string::npos);
-  EXPECT_NE(outcome.out.find("interrupted after "), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("interrupted after "));
 }
 
 // SIGUSR1 to one process: all processes save and go on. Threads or other processes resume from this checkpoint.
@@ -201,7 +202,7 @@ TEST_F(MpiTrain, ASignalRequestsACheckpointForAnyLauncher) {
   MpiOutcome outcome =
       mpirun(2, program + " : -np 1 " + signal_after(20, "USR1") + program + " : -np 1 " + program, folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("checkpoint of step "), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("checkpoint of step "));
   const std::string whole = results("run"), weights = text("run/weights.safetensors");
   const std::string local = "cd " + folder_.str() + " && " + kProgram + "--resume run >out 2>&1";
   ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
@@ -209,9 +210,7 @@ TEST_F(MpiTrain, ASignalRequestsACheckpointForAnyLauncher) {
   EXPECT_EQ(text("run/weights.safetensors"), weights);
   outcome = mpirun(2, kProgram + std::string("--resume run"), folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("2 workers instead of 4: batch 2 and accumulation 2 keep 8 samples per step"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers instead of 4: batch 2 and accumulation 2 keep 8 samples per step"));
 }
 
 // A resumed run takes its number of nodes from config.json, instead of one node per host.
@@ -247,7 +246,7 @@ TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
     ASSERT_GE(left, 3) << flags;
     outcome = mpirun(2, kProgram + std::string("--resume run"), folder_);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find("continues after step " + std::to_string(left)), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("continues after step " + std::to_string(left)));
     EXPECT_EQ(results("run"), whole) << flags;
     EXPECT_TRUE(text("run/weights.safetensors") == weights) << flags;
     fs::remove_all(folder_ / "run");
@@ -373,8 +372,8 @@ TEST_F(MpiTrain, ReportsCorruptFilesOfAllRanks) {
   const std::string flags = "--data photos --batch 1 --epochs 1 --set data.crop=16 --run-dir run";
   const MpiOutcome outcome = mpirun(2, kProgram + flags, folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("corrupt file train/cat/1.jpg: is corrupt"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("and 1 more corrupt file\n"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("corrupt file train/cat/1.jpg: is corrupt"));
+  EXPECT_THAT(outcome.out, HasSubstr("and 1 more corrupt file\n"));
 }
 
 }  // namespace mpi_train_test

@@ -12,6 +12,7 @@ namespace godwit {
 namespace predict_test {
 
 using nlohmann::json;
+using ::testing::HasSubstr, ::testing::Not;
 
 class Predict : public TrainResnet {
  protected:
@@ -39,8 +40,8 @@ class Predict : public TrainResnet {
   void expect_says(const std::string& arguments, const std::string& text, const std::string& environment = "") const {
     const Outcome outcome = predict(arguments, environment);
     EXPECT_NE(outcome.exit_code, 0) << arguments;
-    EXPECT_NE(outcome.err.find(text), std::string::npos) << arguments << ": " << outcome.err;
-    EXPECT_EQ(outcome.err.find("Traceback"), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(text)) << arguments;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("Traceback")));
   }
   static constexpr const char* kResNet = "--model resnet18 --batch 4 ";
   // Kernels that take no time.
@@ -230,7 +231,7 @@ TEST_F(Predict, TakesARunDirectory) {
   std::filesystem::remove_all(folder_ / "data");
   const Outcome unread = predict("--run run"), given = predict("--run run --size 8");
   EXPECT_EQ(unread.exit_code, 0) << unread.err;
-  EXPECT_NE(unread.err.find("the images of run cannot be read; assuming a side of 32 pixels"), std::string::npos);
+  EXPECT_THAT(unread.err, HasSubstr("the images of run cannot be read; assuming a side of 32 pixels"));
   EXPECT_EQ(given.exit_code, 0) << given.err;
   EXPECT_EQ(given.err, "");
   json summary = json::parse(read_file(run_dir() / "summary.json"));

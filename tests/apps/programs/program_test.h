@@ -1,6 +1,6 @@
 // Starts a training program in the same way as a user, in a temporary folder, and reads its output files.
 #pragma once
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -48,6 +48,18 @@ inline std::string faulty_system(const std::string& fault) {
          fault + "' ";
 }
 
+// Losses and evaluations of a run with all digits, without times.
+inline std::string results(const std::vector<nlohmann::json>& lines) {
+  std::string text;
+  for (const nlohmann::json& line : lines) {
+    nlohmann::json kept = nlohmann::json::object();
+    for (const auto& [key, value] : line.items())
+      if (!key.ends_with("_s")) kept[key] = value;
+    text += kept.dump() + "\n";
+  }
+  return text;
+}
+
 class ProgramTest : public testing::Test {
  protected:
   // `base`: default flags; later flags override them.
@@ -83,6 +95,18 @@ class ProgramTest : public testing::Test {
     EXPECT_FALSE(std::filesystem::exists(run_dir())) << flags << " left a run directory";
   }
 
+  // Moves the run directory to first/ and repeats the run with its config.json. Results and `files` must be the same.
+  void expect_config_repeats_the_run(const std::vector<std::string>& files) {
+    const std::filesystem::path first = folder_ / "first";
+    const std::string expected = results(metrics());
+    std::filesystem::remove_all(first);
+    std::filesystem::rename(run_dir(), first);
+    const Outcome again = train("--config first/config.json", "--run-dir run");
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(results(metrics()), expected);
+    for (const std::string& file : files) EXPECT_EQ(read_file(run_dir() / file), read_file(first / file)) << file;
+  }
+
   std::vector<nlohmann::json> metrics() const {
     std::vector<nlohmann::json> lines;
     std::ifstream in(run_dir() / "metrics.jsonl");
@@ -95,17 +119,5 @@ class ProgramTest : public testing::Test {
   TempFolder scratch_;
   const std::filesystem::path folder_ = scratch_.str();
 };
-
-// Losses and evaluations of a run with all digits, without times.
-inline std::string results(const std::vector<nlohmann::json>& lines) {
-  std::string text;
-  for (const nlohmann::json& line : lines) {
-    nlohmann::json kept = nlohmann::json::object();
-    for (const auto& [key, value] : line.items())
-      if (!key.ends_with("_s")) kept[key] = value;
-    text += kept.dump() + "\n";
-  }
-  return text;
-}
 
 }  // namespace godwit

@@ -9,6 +9,7 @@ namespace report_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr, ::testing::Not;
 
 class Report : public TrainResnet {
  protected:
@@ -84,7 +85,7 @@ TEST_F(Report, ComparesRuns) {
   EXPECT_EQ(outcome.out, "report.html\n");
   EXPECT_EQ(outcome.err, "");
   const std::string page = this->page();
-  EXPECT_NE(page.find("<h1>Two rates</h1>"), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("<h1>Two rates</h1>"));
 
   const json data = curves(page), loss = data["runs"][0]["curves"]["loss"];
   EXPECT_EQ(data["runs"][1]["name"], "b");
@@ -102,9 +103,9 @@ TEST_F(Report, ComparesRuns) {
   EXPECT_EQ(cells(page, "summary", "Sent between nodes, per step"), (Texts{"2.50 kB", "2.50 kB"}));
   EXPECT_EQ(cells(page, "summary", "Optimizer and exchange state of a worker"), (Texts{"4.00 kB", "4.00 kB"}));
   EXPECT_EQ(cells(page, "config", "optimizer.lr"), (Texts{"0.1", "0.2"}));
-  EXPECT_NE(page.find("5 keys are equal"), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("5 keys are equal"));
   EXPECT_EQ(cells(page, "summary", "Samples per second"), (Texts{"80", "80"}));
-  EXPECT_NE(page.find("href=\"./runs/b/config.json\""), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("href=\"./runs/b/config.json\""));
   EXPECT_EQ(cells(page, "bytes", "dense/all_reduce"), (Texts{"2", "2.50 kB", "500 B", "30.0 ms"}));
 }
 
@@ -139,13 +140,13 @@ TEST_F(Report, ReadsARunOfTheProgram) {
   for (int i = 0; i < 4; ++i) seconds += lines[i]["step_s"].get<double>();
   EXPECT_NEAR(curves["loss"]["seconds"][3], seconds, 1e-5 * seconds);
   for (const char* section : {"summary", "curves", "time", "bytes", "config"})
-    EXPECT_NE(page.find(std::string("<section id=\"") + section), std::string::npos) << section;
+    EXPECT_THAT(page, HasSubstr(std::string("<section id=\"") + section)) << section;
   const auto parts = cells(page.substr(page.find("ms per step")), "", " run");
   ASSERT_GE(parts.size(), 5u);
   double sum = 0;
   for (size_t i = 0; i + 1 < parts.size(); ++i) sum += parts[i] == "–" ? 0 : std::stod(parts[i]);
   EXPECT_NEAR(sum, std::stod(parts.back()), 0.01 * std::stod(parts.back()) + 0.05);
-  EXPECT_EQ(page.find("exceed the step"), std::string::npos);
+  EXPECT_THAT(page, Not(HasSubstr("exceed the step")));
 }
 
 TEST_F(Report, EscapesTexts) {
@@ -213,7 +214,7 @@ TEST_F(Report, RefusesWrongCommands) {
   EXPECT_EQ(report("good --format pdf").exit_code, 2);
   outcome = report("--help");
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_NE(outcome.out.find("tools/report runs/a runs/b"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("tools/report runs/a runs/b"));
 }
 
 // Non-finite losses, steps that were written again, an interrupt, and a line that was not written to its end.
@@ -230,7 +231,7 @@ TEST_F(Report, StatesDefectsOfARun) {
   for (const char* note : {"config.json is not a JSON object", "summary.json is missing",
                            "The last line of metrics.jsonl is truncated", "Interrupted at step 4",
                            "Steps from 4 were repeated", "Values of loss that are not finite: 1 of 3, first at step 2"})
-    EXPECT_NE(page.find(note), std::string::npos) << note;
+    EXPECT_THAT(page, HasSubstr(note)) << note;
   const json loss = curves(page)["runs"][0]["curves"]["loss"];
   EXPECT_EQ(loss["step"], json({1, 2, 4}));
   EXPECT_EQ(loss["value"], json({1.0, nullptr, 4.0}));
@@ -278,7 +279,7 @@ TEST_F(Report, KeepsExtremesOfLongCurves) {
   write_file(folder_ / "long/metrics.jsonl", lines);
   ASSERT_EQ(report("long").exit_code, 0);
   const std::string page = this->page("long/report.html");
-  EXPECT_NE(page.find("Curves show 1000 of 5000 points"), std::string::npos);
+  EXPECT_THAT(page, HasSubstr("Curves show 1000 of 5000 points"));
   const json loss = curves(page)["runs"][0]["curves"]["loss"];
   EXPECT_LE(loss["value"].size(), 1002u);
   ASSERT_EQ(loss["step"].size(), loss["value"].size());
@@ -306,7 +307,7 @@ TEST_F(Report, DrawsInABrowser) {
                            " --dump-dom file://$PWD/report.html >dom 2>browser_err </dev/null";
   ASSERT_EQ(std::system(line.c_str()), 0) << read_file(folder_ / "browser_err");
   const std::string dom = read_file(folder_ / "dom"), errors = read_file(folder_ / "browser_err");
-  EXPECT_EQ(errors.find("CONSOLE"), std::string::npos) << errors;
+  EXPECT_THAT(errors, Not(HasSubstr("CONSOLE")));
   const auto points = [&](const std::string& key) {
     const size_t at = dom.find("data-key=\"" + key + "\""), end = dom.find("</figure>", at);
     std::vector<int64_t> counts;

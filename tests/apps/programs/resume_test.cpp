@@ -18,7 +18,7 @@ namespace resume_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using ::testing::HasSubstr;
+using ::testing::HasSubstr, ::testing::Not;
 
 std::string xxh3_128(const std::string& bytes) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
@@ -87,8 +87,8 @@ TEST_F(Resume, KeepsThePickedBucketSize) {
   write_file(run_dir() / "config.json", config.dump());
   const Outcome outcome = continued_from(3, "--set bucket.mib=auto");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("bucket.mib=0.5"), std::string::npos) << outcome.out;
-  EXPECT_EQ(outcome.out.find("picks"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("bucket.mib=0.5"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("picks")));
   EXPECT_EQ(remains().second, whole.second);
 }
 
@@ -110,7 +110,7 @@ TEST_F(Resume, KeepsThePickedWire) {
     fs::remove_all(run_dir() / "checkpoints/step-6");
     const Outcome outcome = train(flags + "--set log_every=1 --set exchange.wire=auto", resume);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(outcome.out.find("picks"), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, Not(HasSubstr("picks")));
     EXPECT_TRUE(remains() == (other == "bf16" ? bf16 : f32)) << resume;
   }
 }
@@ -123,14 +123,14 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
   const std::string notice =
       changed +
       "exchange.rank 1 (was 2), optimizer.lr 0.25 (was 0.005), seed 2 (was 1); another seed changes the order";
-  EXPECT_NE(out.find(notice), std::string::npos) << out;
+  EXPECT_THAT(out, HasSubstr(notice));
 }
 
 TEST_F(Resume, NoticesOtherData) {
   ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4").exit_code, 0);
   const std::string changed = "notice: changed since the run was saved: the training data; the run continues";
   const Outcome same = train("--max-steps 5", "--resume run");
-  EXPECT_EQ(same.out.find(changed), std::string::npos) << same.out;
+  EXPECT_THAT(same.out, Not(HasSubstr(changed)));
   const fs::path labels = folder_ / "data/train-labels-idx1-ubyte";
   std::string bytes = read_file(labels);
   ASSERT_GT(bytes.size(), 8u);
@@ -138,7 +138,7 @@ TEST_F(Resume, NoticesOtherData) {
   write_file(labels, bytes);
   const Outcome other = train("--max-steps 6", "--resume run");
   ASSERT_EQ(other.exit_code, 0) << other.err;
-  EXPECT_NE(other.out.find(changed), std::string::npos) << other.out;
+  EXPECT_THAT(other.out, HasSubstr(changed));
 }
 
 TEST_F(Resume, KeepsTheNewestCheckpoints) {
@@ -153,18 +153,17 @@ TEST_F(Resume, KeepsTheNewestCheckpoints) {
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-1.partial"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-3"));
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/notes"));
-  EXPECT_NE(outcome.out.find("checkpoint of step 6 in run/checkpoints"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("checkpoint of step 6 in run/checkpoints"));
   const Outcome longer = train("--max-steps 9", "--resume run");
-  EXPECT_NE(longer.out.find("continues after step 7: run/checkpoints/step-7, loaded in "), std::string::npos)
-      << longer.out;
+  EXPECT_THAT(longer.out, HasSubstr("continues after step 7: run/checkpoints/step-7, loaded in "));
   ASSERT_EQ(longer.exit_code, 0) << longer.err;
   EXPECT_EQ(metrics().back()["step"], 9);
   const std::string not_complete = " has no manifest.json, so this checkpoint is not complete";
-  EXPECT_EQ(longer.out.find(not_complete), std::string::npos) << longer.out;
+  EXPECT_THAT(longer.out, Not(HasSubstr(not_complete)));
   fs::remove(run_dir() / "checkpoints/step-9/manifest.json");
   const Outcome earlier = train("--max-steps 9", "--resume run");
   ASSERT_EQ(earlier.exit_code, 0) << earlier.err;
-  EXPECT_NE(earlier.out.find("notice: run/checkpoints/step-9" + not_complete), std::string::npos) << earlier.out;
+  EXPECT_THAT(earlier.out, HasSubstr("notice: run/checkpoints/step-9" + not_complete));
 }
 
 TEST_F(Resume, LeavesOtherFoldersAlone) {
@@ -207,16 +206,14 @@ TEST_F(Resume, AutoStartsAnewWithoutACheckpoint) {
   const Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(remains() == whole);
-  EXPECT_NE(outcome.out.find("notice: the run starts at step 1, because it has no complete checkpoint; its earlier "
-                             "metrics are now run/metrics.old.jsonl"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("notice: the run starts at step 1, because it has no complete checkpoint; its earlier "
+                        "metrics are now run/metrics.old.jsonl"));
   EXPECT_EQ(read_file(run_dir() / "metrics.old.jsonl"), metrics);
   fs::remove(run_dir() / "metrics.jsonl");
   const Outcome other = train("--optimizer adamw");
   EXPECT_NE(other.exit_code, 0);
-  EXPECT_NE(other.err.find("run: has checkpoints of another run; choose another --run-dir"), std::string::npos)
-      << other.err;
+  EXPECT_THAT(other.err, HasSubstr("run: has checkpoints of another run; choose another --run-dir"));
 }
 
 // If a checkpoint was saved at the end of an epoch, before the evaluation, the resumed run first evaluates.
@@ -260,7 +257,7 @@ TEST_F(Resume, AnInterruptSavesACheckpoint) {
     Outcome outcome = train(flags + " --set checkpoint.keep=100");
     environment_.clear();
     ASSERT_NE(outcome.exit_code, 0);
-    EXPECT_NE(outcome.err.find("SIGTERM"), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("SIGTERM"));
     ASSERT_NE(newest_checkpoint(checkpoints()), "") << outcome.out;
     outcome = train("", "--resume run");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -273,10 +270,8 @@ TEST_F(Resume, ARunGoesOnWithoutACheckpointThatCannotBeWritten) {
   const Outcome outcome = train("--optimizer birder --nodes 2 --batch 16 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* step : {"2", "4"})
-    EXPECT_NE(outcome.out.find(std::string("notice: no checkpoint of step ") + step +
-                               ": rank 0: run/checkpoints/step-" + step + ".partial: cannot be created"),
-              std::string::npos)
-        << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("notice: no checkpoint of step ") + step +
+                                       ": rank 0: run/checkpoints/step-" + step + ".partial: cannot be created"));
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }
 
@@ -324,7 +319,7 @@ TEST_F(Resume, TrainsLongerAfterTheEnd) {
   ASSERT_EQ(train(flags).exit_code, 0);
   const Outcome outcome = train("", "--resume run --max-steps 6");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("continues after step 4"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("continues after step 4"));
   EXPECT_TRUE(checkpoints_in(checkpoints()).contains(6));
   const std::string summary = read_file(run_dir() / "summary.json");
   ASSERT_EQ(train("", "--resume run").exit_code, 0);
@@ -348,11 +343,10 @@ TEST_F(Resume, CheckpointsByTheClock) {
   for (const char* bad : {"-1", "1.5", "min", "10hours", "1e99"}) {
     const Outcome refused = train(std::string("--optimizer birder --checkpoint-every ") + bad);
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_NE(refused.err.find("--checkpoint-every expects a number of steps such as 200, or of minutes such as 10min; "
-                               "got '" +
-                               std::string(bad) + "'"),
-              std::string::npos)
-        << refused.err;
+    EXPECT_THAT(refused.err,
+                HasSubstr("--checkpoint-every expects a number of steps such as 200, or of minutes such as 10min; "
+                          "got '" +
+                          std::string(bad) + "'"));
   }
 }
 
@@ -376,15 +370,14 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
     std::set<int64_t> kept;
     for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
     EXPECT_EQ(kept, (std::set<int64_t>{best, last})) << outcome.out;
-    EXPECT_NE(outcome.out.find(std::string("; the best ") + figure + " so far"), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("; the best ") + figure + " so far"));
   }
   fs::remove_all(run_dir());
   const Outcome outcome = train("--optimizer sgdm --set checkpoint.best=top9");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: checkpoint.best: the evaluations have no figure 'top9', so no best checkpoint is "
-                             "kept; use one of test_loss, test_top1"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("notice: checkpoint.best: the evaluations have no figure 'top9', so no best checkpoint is "
+                        "kept; use one of test_loss, test_top1"));
 }
 
 // Losses and accuracies cannot be compared.
@@ -392,15 +385,14 @@ TEST_F(Resume, AnotherBestFigureBeginsAnew) {
   const std::string flags = "--optimizer sgdm --lr 0.01 --batch 16 --set checkpoint.keep=1 ";
   ASSERT_EQ(train(flags + "--max-steps 16 --set checkpoint.best=test_loss").exit_code, 0);
   const std::string same = train("--max-steps 32", "--resume run").out;
-  EXPECT_EQ(same.find("was 'test_loss'"), std::string::npos) << same;
+  EXPECT_THAT(same, Not(HasSubstr("was 'test_loss'")));
   const Outcome outcome = train("--max-steps 48 --set checkpoint.best=test_top1", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: checkpoint.best is 'test_top1' (was 'test_loss'), so the best checkpoint of the "
-                             "saved run, of step "),
-            std::string::npos)
-      << outcome.out;
-  EXPECT_NE(outcome.out.find("checkpoint of step 48 in run/checkpoints: "), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("; the best test_top1 so far"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("notice: checkpoint.best is 'test_top1' (was 'test_loss'), so the best checkpoint of the "
+                        "saved run, of step "));
+  EXPECT_THAT(outcome.out, HasSubstr("checkpoint of step 48 in run/checkpoints: "));
+  EXPECT_THAT(outcome.out, HasSubstr("; the best test_top1 so far"));
 }
 
 // The checkpoint of a new best evaluation, after step 64, cannot be written, so the previous best one stays.
@@ -415,7 +407,7 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
     if (line.contains("test_loss")) losses[line["step"]] = line["test_loss"];
   ASSERT_EQ(losses.size(), 3u);
   ASSERT_LT(losses.at(64), losses.at(32));
-  EXPECT_NE(outcome.out.find("notice: no checkpoint of step 64: "), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("notice: no checkpoint of step 64: "));
   std::set<int64_t> kept;
   for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
   EXPECT_EQ(kept, (std::set<int64_t>{32, 70})) << outcome.out;
@@ -427,9 +419,7 @@ TEST_F(Resume, ReportsUnusedState) {
   EXPECT_TRUE(fs::exists(run_dir() / "ema.safetensors"));
   const Outcome outcome = continued_from(2, "--set ema.decay=0");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"));
   EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors")) << "averages of the saved run";
 }
 
@@ -454,11 +444,9 @@ TEST_F(Resume, WithAnotherNumberOfWorkers) {
           std::pair{2, "2 workers instead of 8: batch 2 and accumulation 4 keep 16 samples per step"}}) {
       outcome = continued_from(step, "--nodes " + std::to_string(nodes) + " --max-steps " + std::to_string(step + 4));
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-      EXPECT_NE(outcome.out.find(remark), std::string::npos) << outcome.out;
-      EXPECT_NE(outcome.out.find("notice: the checkpoint was saved by " + std::to_string(nodes == 8 ? 4 : 8) +
-                                 " × 1 workers, this run has " + std::to_string(nodes) + " × 1"),
-                std::string::npos)
-          << outcome.out;
+      EXPECT_THAT(outcome.out, HasSubstr(remark));
+      EXPECT_THAT(outcome.out, HasSubstr("notice: the checkpoint was saved by " + std::to_string(nodes == 8 ? 4 : 8) +
+                                         " × 1 workers, this run has " + std::to_string(nodes) + " × 1"));
       step += 4;
     }
     EXPECT_EQ(steps(), whole) << "no line is missing or repeated";
@@ -485,7 +473,7 @@ TEST_F(Resume, RefusesErrorsOfLocoInOtherUnits) {
   const auto refused = [&](const std::string& flags, const std::string& what) {
     const Outcome outcome = train("--max-steps 4 " + flags, "--resume run");
     EXPECT_NE(outcome.exit_code, 0) << flags;
-    EXPECT_NE(outcome.err.find("loco: the saved errors have " + what), std::string::npos) << flags << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("loco: the saved errors have " + what)) << flags;
   };
   const std::string flags = "--exchange loco --set exchange.saturation_limit=1 --batch 16 --max-steps 2 ";
   ASSERT_EQ(train(flags + "--set exchange.scale=2^12").exit_code, 0);
@@ -502,7 +490,7 @@ TEST_F(Resume, RefusesRunsThatCannotContinue) {
   const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
     const Outcome outcome = train(flags, base);
     EXPECT_NE(outcome.exit_code, 0) << flags;
-    EXPECT_NE(outcome.err.find(what), std::string::npos) << flags << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(what)) << flags;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   };
   refused("", "--resume nowhere",
@@ -536,7 +524,7 @@ TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {
   const auto resumed = [&](const std::string& steps, const std::string& notice) {
     const Outcome outcome = train("--max-steps " + steps, "--resume run");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find(notice), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(notice));
   };
   write_file(run_dir() / "metrics.jsonl", "{}\n");
   resumed("6", "it is now run/metrics.old.jsonl, and a new file begins after step 4");

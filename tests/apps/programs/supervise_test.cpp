@@ -5,6 +5,8 @@
 namespace godwit {
 namespace supervise_test {
 
+using ::testing::HasSubstr, ::testing::Not;
+
 namespace fs = std::filesystem;
 
 class Supervise : public TrainResnet {
@@ -44,9 +46,9 @@ TEST_F(Supervise, ContinuesARunThatDies) {
   EXPECT_TRUE(remains() == whole);
   const std::string all = starts();
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 3) << all;
-  EXPECT_NE(outcome.err.find("supervise: exit code 137; starting again from step "), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("(restart 1 of 3)"), std::string::npos) << outcome.err;
-  EXPECT_EQ(outcome.err.find("(restart 2 of 3)"), std::string::npos) << "a new checkpoint restarts the count";
+  EXPECT_THAT(outcome.err, HasSubstr("supervise: exit code 137; starting again from step "));
+  EXPECT_THAT(outcome.err, HasSubstr("(restart 1 of 3)"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("(restart 2 of 3)"))) << "a new checkpoint restarts the count";
 }
 
 // A process of mpirun is killed in the first start. The result is bit-identical to a run with threads.
@@ -64,8 +66,8 @@ TEST_F(Supervise, ContinuesUnderMpirunAfterAKilledRank) {
   EXPECT_TRUE(remains() == whole);
   const std::string all = starts();
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2) << all;
-  EXPECT_NE(outcome.err.find("supervise: exit code 137; starting again from step "), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("': rank 1 on "), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("supervise: exit code 137; starting again from step "));
+  EXPECT_THAT(outcome.err, HasSubstr("': rank 1 on "));
 }
 
 TEST_F(Supervise, GivesUpWithoutProgress) {
@@ -73,9 +75,7 @@ TEST_F(Supervise, GivesUpWithoutProgress) {
   EXPECT_EQ(outcome.exit_code, 7);
   const std::string start = "--run-dir run --checkpoint-every 10 --resume auto\n";
   EXPECT_EQ(starts(), start + start + start);
-  EXPECT_NE(outcome.err.find("exit code 7; giving up after 2 restarts in a row without a new checkpoint"),
-            std::string::npos)
-      << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("exit code 7; giving up after 2 restarts in a row without a new checkpoint"));
 }
 
 // mpirun may hang after its processes on this host have ended.
@@ -86,9 +86,8 @@ TEST_F(Supervise, KillsALauncherThatHangs) {
   const std::string options = "--restarts 0 --patience 0.3";
   Outcome outcome = supervise(options, std::string("./mpirun") + kResumes);
   EXPECT_EQ(outcome.exit_code, 137);
-  EXPECT_NE(outcome.err.find("mpirun still runs 0.3 s after its processes on this host have ended; killing it"),
-            std::string::npos)
-      << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("mpirun still runs 0.3 s after its processes on this host have ended; killing it"));
   outcome = supervise(options, script(lines) + kResumes);  // without mpirun the command may run on alone
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
 }
@@ -106,21 +105,20 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
         "--run-dir run --config never.json --resume auto"}) {
     outcome = supervise("", train_ + " " + command);
     EXPECT_EQ(outcome.exit_code, 2) << command;
-    EXPECT_NE(outcome.err.find("the command needs --run-dir DIR, --checkpoint-every N|Nmin above 0 and --resume auto"),
-              std::string::npos)
-        << outcome.err;
+    EXPECT_THAT(outcome.err,
+                HasSubstr("the command needs --run-dir DIR, --checkpoint-every N|Nmin above 0 and --resume auto"));
   }
   outcome = supervise("--hosts ,", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("--hosts: expects names of hosts"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--hosts: expects names of hosts"));
   for (const std::string probe : {"--probe ''", "--probe '\"'"}) {
     outcome = supervise("--hosts a " + probe, std::string("./nothing") + kResumes);
     EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_NE(outcome.err.find("supervise: error: --probe"), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("supervise: error: --probe"));
   }
   outcome = supervise("", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("cannot be started"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("cannot be started"));
 }
 
 TEST_F(Supervise, FindsTheIntervalOfCheckpointsInAllOptions) {
@@ -134,7 +132,7 @@ TEST_F(Supervise, FindsTheIntervalOfCheckpointsInAllOptions) {
   for (const std::string wrong : {"--config gone.json", "--set checkpoint=often"}) {
     const Outcome outcome = supervise("", script("exit 0") + "--run-dir run --resume auto " + wrong);
     EXPECT_EQ(outcome.exit_code, 2) << wrong;
-    EXPECT_NE(outcome.err.find(wrong + ": "), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(wrong + ": "));
   }
 }
 
@@ -146,7 +144,7 @@ TEST_F(Supervise, PassesSignalsOn) {
   environment_ = signal_after(50, "TERM");
   Outcome outcome = supervise("", train_ + " --run-dir run --checkpoint-every 1000 --resume auto");
   EXPECT_EQ(outcome.exit_code, 143) << outcome.err;
-  EXPECT_EQ(outcome.err.find("starting again"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("starting again")));
   EXPECT_LT(metrics().back()["step"], 300);
   environment_.clear();
   outcome = supervise("", train_ + kResumes);
@@ -187,7 +185,7 @@ TEST_F(Supervise, KeepsAnIgnoredSighup) {
   const Outcome outcome =
       supervise("", script("kill -HUP $PPID\nkill -HUP $$\nfor i in 1 2 3; do sleep 0.1; done\nexit 7") + kResumes);
   EXPECT_EQ(outcome.exit_code, 7) << outcome.err;
-  EXPECT_EQ(outcome.err.find("interrupted"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("interrupted")));
 }
 
 TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
@@ -202,9 +200,9 @@ TEST_F(Supervise, StartsWithTheHostsThatAnswer) {
   ASSERT_EQ(supervise("", train_ + " --nodes 4" + kResumes).exit_code, 0);
   outcome = supervise(options, train_ + " --nodes {nodes} --max-steps 310" + kResumes);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("16 samples per step, which 3 workers cannot divide"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("the run refuses 3 hosts; starting it with 2"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.out.find("2 workers instead of 4"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.err, HasSubstr("16 samples per step, which 3 workers cannot divide"));
+  EXPECT_THAT(outcome.err, HasSubstr("the run refuses 3 hosts; starting it with 2"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers instead of 4"));
   // One host is too few. Another host comes up while the supervisor waits.
   fs::remove(folder_ / "starts");
   fs::remove_all(folder_ / "up");

@@ -14,6 +14,7 @@ namespace timeline_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 class Timeline : public TrainResnet {
  protected:
@@ -66,7 +67,7 @@ TEST_F(Timeline, ShowsEveryRankThreadAndBucket) {
       "--optimizer birder --nodes 2 --batch 8 --max-steps 8 --epochs 2 --trace --set trace_steps=3 "
       "--set bucket.first_mib=0.1 --set bucket.mib=0.5 --checkpoint-every 7");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("timeline of steps 6 to 8 in run/trace.json"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("timeline of steps 6 to 8 in run/trace.json"));
   const json trace = read_trace();
   EXPECT_EQ(trace["otherData"]["first_step"], 6);
   EXPECT_EQ(trace["otherData"]["last_step"], 8);
@@ -108,8 +109,7 @@ TEST_F(Timeline, AnUnwritableTraceIsOneMessage) {
   fs::create_directories(run_dir() / "trace.json.tmp");
   const Outcome outcome = train("--batch 8 --max-steps 4 --trace");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("run/trace.json.tmp: cannot be written (Is a directory)"), std::string::npos)
-      << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("run/trace.json.tmp: cannot be written (Is a directory)"));
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
 }

@@ -13,6 +13,7 @@ namespace train_bert_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr, ::testing::Not;
 
 class TrainBert : public ProgramTest {
  protected:
@@ -38,19 +39,13 @@ TEST_F(TrainBert, EveryTaskWritesARunDirectoryAndIsReproducible) {
   for (const std::string& task : {kPretrain, kSquad, kClassify}) {
     const Outcome outcome = done(task + flags);
     EXPECT_NE(outcome.out.find("trained on this text"), std::string::npos) << outcome.out;
-    const std::vector<json> first = metrics();
-    ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
+    ASSERT_EQ(metrics().size(), 5u) << "four steps and an evaluation";
     for (const char* file : {"config.json", "vocab.txt", "model/config.json", "model/model.safetensors",
                              "model/vocab.txt", "model/tokenizer_config.json"})
       EXPECT_TRUE(fs::exists(run_dir() / file)) << task << file;
     EXPECT_EQ(read_file(run_dir() / "vocab.txt"), read_file(run_dir() / "model/vocab.txt"));
-    const std::string weights = read_file(run_dir() / "model/model.safetensors");
-    fs::remove_all(folder_ / "first");
-    fs::rename(run_dir(), folder_ / "first");
-    const Outcome again = train("--config first/config.json", "--run-dir run");
-    ASSERT_EQ(again.exit_code, 0) << again.err;
-    EXPECT_EQ(results(metrics()), results(first)) << task << "config.json must repeat the run bit for bit";
-    EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
+    SCOPED_TRACE(task);
+    expect_config_repeats_the_run({"model/model.safetensors"});
   }
 }
 
@@ -81,8 +76,8 @@ TEST_F(TrainBert, ValidationQuestionsHaveOtherParagraphsThanTrainingQuestions) {
   }
   write_file(folder_ / "squad" / "train-v1.1.json", train_set.dump());
   const Outcome outcome = done(kSquad + "--max-steps 1 --set validation=4");
-  EXPECT_NE(outcome.out.find("train-v1.1.json: 96 questions in "), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("train-v1.1.json: 32 questions in "), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("train-v1.1.json: 96 questions in "));
+  EXPECT_THAT(outcome.out, HasSubstr("train-v1.1.json: 32 questions in "));
   const json answers = json::parse(read_file(run_dir() / "predictions.json"));
   EXPECT_EQ(answers.size(), 32u);
   for (const auto& [id, answer] : answers.items())
@@ -115,7 +110,7 @@ TEST_F(TrainBert, SquadPredictionsHaveTheReportedScores) {
 
   // Only rank 0 has the scores.
   const Outcome best = done(kSquad + "--nodes 2 --batch 4 --max-steps 1 --set checkpoint.best=f1");
-  EXPECT_NE(best.out.find("; the best f1 so far"), std::string::npos) << best.out;
+  EXPECT_THAT(best.out, HasSubstr("; the best f1 so far"));
 
   done(kSquad + "--set data.test_limit=5 --max-steps 1");
   EXPECT_EQ(json::parse(read_file(run_dir() / "predictions.json")).size(), 5u);
@@ -126,8 +121,8 @@ TEST_F(TrainBert, UnwritablePredictionsDoNotLoseWeights) {
   fs::create_directories(run_dir() / "predictions.json.tmp");
   const Outcome outcome = train(kSquad + "--nodes 2 --epochs 3 --max-steps 0");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("predictions.json: cannot be written"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("; the weights after step "), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("predictions.json: cannot be written"));
+  EXPECT_THAT(outcome.err, HasSubstr("; the weights after step "));
   EXPECT_TRUE(fs::exists(run_dir() / "model/model.safetensors"));
 }
 
@@ -153,12 +148,12 @@ TEST_F(TrainBert, ClassifiesAndContinuesFromItsOwnFolder) {
   const Outcome again =
       done(kClassify + "--model auto --init-weights first/model --lr 0 --max-steps 1 --nodes 2");
   EXPECT_EQ(metrics().back()["test_loss"], trained["test_loss"]);
-  EXPECT_NE(again.out.find("first/model/vocab.txt"), std::string::npos) << again.out;
-  EXPECT_NE(again.out.find("weights"), std::string::npos) << again.out;
+  EXPECT_THAT(again.out, HasSubstr("first/model/vocab.txt"));
+  EXPECT_THAT(again.out, HasSubstr("weights"));
   EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "first/model/vocab.txt"));
   // Another head is initialized, and the run reports this at the start.
   const Outcome squad = done(kSquad + "--model auto --init-weights first/model --max-steps 1");
-  EXPECT_NE(squad.out.find("qa_outputs"), std::string::npos) << squad.out;
+  EXPECT_THAT(squad.out, HasSubstr("qa_outputs"));
 }
 
 // The checkpoint has the sizes, the vocabulary and the classes.
@@ -172,7 +167,7 @@ TEST_F(TrainBert, ResumesWithoutTheInitialWeights) {
   fs::remove_all(folder_ / "first");
   const Outcome outcome = train("", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.find("changed since"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("changed since")));
   EXPECT_EQ(results(metrics()), whole);
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
   EXPECT_EQ(read_file(run_dir() / "model/config.json"), config);
@@ -228,7 +223,7 @@ TEST_F(TrainBert, AHeadKeepsItsClasses) {
     const json model = json::parse(read_file(run_dir() / "model/config.json"));
     EXPECT_EQ(model["id2label"], json({{"0", "positive"}, {"1", "negative"}}));
     EXPECT_EQ(model["label2id"], json({{"positive", 0}, {"negative", 1}}));
-    EXPECT_NE(outcome.out.find("2 of right/config.json: positive, negative"), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("2 of right/config.json: positive, negative"));
   }
   // A file may lack some classes of a head.
   write_file(folder_ / "tsv" / "dev.tsv", "sentence\tlabel\nbad\t1\n");
@@ -299,11 +294,11 @@ TEST_F(TrainBert, ReadsATokenizerJson) {
   fs::copy(golden / "tokenizer_config.json", right / "tokenizer_config.json");
   const Outcome outcome = done(kRight);
   EXPECT_EQ(metrics().back()["test_accuracy"], 1.0);
-  EXPECT_NE(outcome.out.find("7 tokens, right/tokenizer.json; letters unchanged"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("7 tokens, right/tokenizer.json; letters unchanged"));
   EXPECT_EQ(read_file(run_dir() / "model/vocab.txt"), read_file(folder_ / "vocab.txt"));
   const std::string saved = read_file(run_dir() / "model/tokenizer_config.json");
-  EXPECT_NE(saved.find("\"model_max_length\": 1000000000000000019884624838656,"), std::string::npos) << saved;
-  EXPECT_NE(saved.find("\"do_lower_case\": false"), std::string::npos) << saved;
+  EXPECT_THAT(saved, HasSubstr("\"model_max_length\": 1000000000000000019884624838656,"));
+  EXPECT_THAT(saved, HasSubstr("\"do_lower_case\": false"));
   // A tokenizer given with --vocab needs no weights; the maximum length is then that of the model.
   EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters unchanged"),
             std::string::npos);
@@ -332,10 +327,9 @@ TEST_F(TrainBert, TheInitialWeightsDetermineTheNetwork) {
                  {"--model: config.json of the initial weights determines the network; use --model auto"});
   const Outcome outcome = train("--config first/config.json --init-weights first/model --max-steps 1", "--run-dir run");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: first/config.json: not used: model.name, because the command line chooses "
-                             "initial weights\n"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("notice: first/config.json: not used: model.name, because the command line chooses "
+                        "initial weights\n"));
   EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["model"]["name"], "auto");
   fs::remove(folder_ / "first/model/config.json");
   done(kPretrain + "--init-weights first/model --max-steps 1");
@@ -378,7 +372,7 @@ TEST_F(TrainBert, WithoutAHeadTheClassesComeFromTheData) {
   write_file(folder_ / "first/model/config.json", config.dump());
   const std::string go_on = "--model auto --init-weights first/model --max-steps 1";
   const Outcome outcome = done(kClassify + go_on);
-  EXPECT_NE(outcome.out.find("2 of train.tsv: bad, good"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("2 of train.tsv: bad, good"));
   EXPECT_EQ(json::parse(read_file(run_dir() / "model/config.json"))["id2label"], json({{"0", "bad"}, {"1", "good"}}));
   done(kSquad + go_on);
   fs::remove_all(run_dir());
@@ -525,8 +519,8 @@ TEST_F(TrainBert, AnswersThatDoNotMatchTheirOffsetAreCounted) {
   odd["data"][0]["paragraphs"][4]["qas"][0]["answers"][0]["answer_start"] = 1;
   write_file(folder_ / "squad" / "train-v1.1.json", odd.dump());
   const Outcome outcome = done(kSquad + "--max-steps 1");
-  EXPECT_NE(outcome.out.find("1 answer not at the position given in the file"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("1 skipped"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("1 answer not at the position given in the file"));
+  EXPECT_THAT(outcome.out, HasSubstr("1 skipped"));
 }
 
 }  // namespace train_bert_test

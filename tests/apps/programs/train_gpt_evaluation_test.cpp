@@ -5,6 +5,8 @@
 namespace godwit {
 namespace train_gpt_evaluation_test {
 
+using ::testing::HasSubstr;
+
 namespace fs = std::filesystem;
 
 // Evaluations of several seconds, after step 2 and after the last step. Workers gather parameters for each batch.
@@ -33,7 +35,7 @@ TEST_F(TrainGptEvaluation, IsAbandonedAfterAStopSignal) {
     environment_.clear();
     EXPECT_EQ(stopped.exit_code, 143) << stopped.err;
     const std::string message = "the evaluation after step " + std::to_string(step) + " is abandoned; --resume repeats";
-    EXPECT_NE(stopped.out.find(message), std::string::npos) << stopped.out;
+    EXPECT_THAT(stopped.out, HasSubstr(message));
     EXPECT_EQ(metrics().size(), static_cast<size_t>(lines) + 1) << "no figures, and a last line";
     EXPECT_EQ(metrics().back().value("interrupted", false), true);
     const Outcome resumed = train("", "--resume run");
@@ -47,7 +49,7 @@ TEST_F(TrainGptEvaluation, IsAbandonedByAllRanksAfterAStopSignalToOne) {
   const std::string program = GODWIT_BINARY_DIR "/train_gpt " + base_ + " " + flags_;
   const MpiOutcome outcome = mpirun(1, program + " : -np 1 " + signal_after(2, "TERM") + program, scratch_);
   EXPECT_NE(outcome.exit_code, 0);
-  EXPECT_NE(outcome.out.find("the evaluation after step 2 is abandoned"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("the evaluation after step 2 is abandoned"));
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-2/manifest.json")) << outcome.out << outcome.err;
 }
 

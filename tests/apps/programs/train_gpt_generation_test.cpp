@@ -8,6 +8,7 @@ namespace train_gpt_generation_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 class TrainGptGeneration : public TrainGpt {};
 
@@ -62,8 +63,8 @@ TEST_F(TrainGptGeneration, RefusesToGenerateFromAModelThatExceedsTheMemory) {
   fs::resize_file(folder_ / "first/model.safetensors", 8 + length + static_cast<uint64_t>(bytes));
   const Outcome outcome = train("--init-weights first --generate anna", "");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("first: "), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find(" parameters take 412 GB, and this machine has "), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("first: "));
+  EXPECT_THAT(outcome.err, HasSubstr(" parameters take 412 GB, and this machine has "));
 }
 
 TEST_F(TrainGptGeneration, AContinuationThatCannotBePrintedEndsTheProgram) {
@@ -82,7 +83,7 @@ TEST_F(TrainGptGeneration, RanksWaitForALongContinuation) {
   const Outcome outcome =
       train("--init-weights first --generate anna --set generate.tokens=60000 --set timeout_s=2", "");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("\nanna"), std::string::npos) << outcome.out.substr(0, 100);
+  EXPECT_THAT(outcome.out, HasSubstr("\nanna")) << outcome.out.substr(0, 100);
 }
 
 // Matches transformers' generate(). characters.json lists the characters by id.
@@ -108,9 +109,8 @@ TEST_F(TrainGptGeneration, AContinuationEndsAtTheTokensOfTheFolder) {
   EXPECT_EQ(generated(), whole.substr(0, end) + "\n");
   write_file(folder_ / "first/generation_config.json", R"({"eos_token_id": "x"})");
   const Outcome wrong = train("--init-weights first --generate 'anna'", "");
-  EXPECT_NE(wrong.err.find("first/generation_config.json: eos_token_id must be an integer or a list of integers"),
-            std::string::npos)
-      << wrong.err;
+  EXPECT_THAT(wrong.err,
+              HasSubstr("first/generation_config.json: eos_token_id must be an integer or a list of integers"));
 }
 
 TEST_F(TrainGptGeneration, AFineTunedFolderKeepsTheSettingsOfGeneration) {
@@ -151,7 +151,7 @@ TEST_F(TrainGptGeneration, GeneratesOnlyTokensOfTheTokenizer) {
                                  "--batch 1", "--run-dir run");
   EXPECT_TRUE(training.out.starts_with(notice)) << training.out << training.err;
   const Outcome more = train("--init-weights few --tokenizer first" + flags, "");
-  EXPECT_NE(more.err.find("(vocab_size); use the tokenizer of the weights"), std::string::npos) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("(vocab_size); use the tokenizer of the weights"));
 }
 
 TEST_F(TrainGptGeneration, KeepsLeadingLineFeeds) {

@@ -12,6 +12,7 @@ namespace train_gpt_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr, ::testing::Not;
 using namespace std::string_literals;
 
 TEST_F(TrainGpt, RunsAreReproducible) {
@@ -21,19 +22,11 @@ TEST_F(TrainGpt, RunsAreReproducible) {
   const Outcome outcome = done(flags);
   EXPECT_NE(outcome.out.find("sample:\n"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("tokens/s"), std::string::npos) << outcome.out;
-  const std::vector<json> first = metrics();
-  ASSERT_EQ(first.size(), 6u) << "four steps and evaluations after steps 3 and 4";
-  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  ASSERT_EQ(metrics().size(), 6u) << "four steps and evaluations after steps 3 and 4";
   const std::string samples = read_file(run_dir() / "samples.txt");
   EXPECT_TRUE(samples.starts_with("step 3\n")) << samples;
   EXPECT_NE(samples.find("\n--------\n\nstep 4\n"), std::string::npos) << samples;
-  fs::remove_all(folder_ / "first");
-  fs::rename(run_dir(), folder_ / "first");
-  const Outcome again = train("--config first/config.json", "--run-dir run");
-  ASSERT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_EQ(results(metrics()), results(first)) << "config.json must repeat the run bit for bit";
-  EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
-  EXPECT_EQ(read_file(run_dir() / "samples.txt"), samples);
+  expect_config_repeats_the_run({"model/model.safetensors", "samples.txt"});
 }
 
 TEST_F(TrainGpt, RecomputedActivationsChangeNoBit) {
@@ -92,7 +85,7 @@ TEST_F(TrainGpt, ANonFiniteValidationLossIsAnError) {
     const Outcome outcome =
         train("--max-steps 1 --lr 1e38 --set schedule.warmup_fraction=0 --set generate.tokens=" + tokens);
     EXPECT_NE(outcome.exit_code, 0);
-    EXPECT_NE(outcome.err.find("step 1: val_loss is "), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("step 1: val_loss is "));
     fs::remove_all(run_dir());
   }
 }
@@ -121,7 +114,7 @@ TEST_F(TrainGpt, ShardedParametersGiveTheSameEvaluationsSamplesAndFiles) {
     done(flags + " --set data.valid=valid.txt --batch 2 --set eval_batch=1 --set evaluate_every=2 --set log_every=1 "
                  "--set ema.decay=0.9 --set bucket.mib=0.01");
     std::string all = read_file(run_dir() / "samples.txt");
-    EXPECT_NE(all.find("step 2\n"), std::string::npos);
+    EXPECT_THAT(all, HasSubstr("step 2\n"));
     for (const json& line : metrics()) all += line.value("loss", json()).dump() + line.value("val_loss", json()).dump();
     for (const char* file : {"model/model.safetensors", "model/config.json", "ema/model.safetensors"}) {
       EXPECT_GT(fs::file_size(run_dir() / file), 0u) << file;
@@ -158,7 +151,7 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
       "--nodes 2 --workers-per-node 2 --batch 1 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9";
   const Outcome outcome = done(flags);
   const std::string notice = "notice: exchange.sharding=auto picks hybrid";
-  EXPECT_NE(outcome.out.find(notice), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr(notice));
   EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["exchange"]["sharding"], "hybrid");
   const json summary = json::parse(read_file(run_dir() / "summary.json"));
   EXPECT_NE(summary["phases"].dump().find("hybrid/reduce_scatter"), std::string::npos) << summary["phases"];
@@ -166,13 +159,11 @@ TEST_F(TrainGpt, PicksHybridShardingOnSeveralNodesOfSeveralWorkers) {
   fs::remove_all(run_dir() / "checkpoints/step-4");
   const Outcome more = train("", "--resume run");
   ASSERT_EQ(more.exit_code, 0) << more.err;
-  EXPECT_EQ(more.out.find(notice), std::string::npos) << more.out;
+  EXPECT_THAT(more.out, Not(HasSubstr(notice)));
   EXPECT_EQ(results(metrics()), steps);
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
   const Outcome birder = done(flags + " --optimizer birder");
-  EXPECT_NE(birder.out.find("notice: exchange.sharding=auto picks none instead of hybrid: birder: clip.norm"),
-            std::string::npos)
-      << birder.out;
+  EXPECT_THAT(birder.out, HasSubstr("notice: exchange.sharding=auto picks none instead of hybrid: birder: clip.norm"));
 }
 
 // The same command continues with fewer or more nodes, although the choice for a new run would differ.
@@ -183,14 +174,12 @@ TEST_F(TrainGpt, AResumedRunKeepsItsAutomaticSharding) {
     done(before + " --max-steps 2 --resume auto"s);
     const Outcome more = train(after + " --max-steps 3 --resume auto"s);
     ASSERT_EQ(more.exit_code, 0) << more.err;
-    EXPECT_NE(more.out.find("notice: exchange.sharding=auto keeps "s + kept + ", the sharding of the saved run\n"),
-              std::string::npos)
-        << more.out;
+    EXPECT_THAT(more.out,
+                HasSubstr("notice: exchange.sharding=auto keeps "s + kept + ", the sharding of the saved run\n"));
     EXPECT_EQ(json::parse(read_file(run_dir() / "config.json"))["exchange"]["sharding"], kept);
   }
   const Outcome other = train("--max-steps 4 --resume auto --set exchange.sharding=zero2");
-  EXPECT_NE(other.err.find("resume with its optimizer.name, exchange.name and exchange.sharding"), std::string::npos)
-      << other.err;
+  EXPECT_THAT(other.err, HasSubstr("resume with its optimizer.name, exchange.name and exchange.sharding"));
 }
 
 // Fine-tunes a folder of transformers to a folder that transformers reads (bench/peers/finetune_roundtrip.py). The text
@@ -214,7 +203,7 @@ TEST_F(TrainGpt, FineTunesAFolderWithHybridShardingAndLoco) {
   EXPECT_EQ(run["sharding"], "hybrid");
   const std::string phases = json::parse(read_file(run_dir() / "summary.json"))["phases"].dump();
   for (const char* phase : {"parameters/all_gather", "hybrid/reduce_scatter", "loco/"})
-    EXPECT_NE(phases.find(phase), std::string::npos) << phases;
+    EXPECT_THAT(phases, HasSubstr(phase));
 
   const auto before = load_safetensors(golden + "/model.safetensors");
   const auto after = load_safetensors(run_dir() / "model/model.safetensors");
@@ -307,7 +296,7 @@ TEST_F(TrainGpt, KeepsTheBestCheckpointIfTheResumedRunEvaluatesIt) {
 TEST_F(TrainGpt, KeepsTheCheckpointWithTheFewestBitsPerByte) {
   const Outcome outcome = done("--lr 1e-2 --max-steps 9 --set evaluate_every=2 --set checkpoint.best=bits_per_byte "
                                "--set checkpoint.keep=1");
-  EXPECT_NE(outcome.out.find("; the best bits_per_byte so far"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("; the best bits_per_byte so far"));
   int64_t best = 0;
   double fewest = 1e9;
   for (const json& line : metrics())
@@ -331,13 +320,11 @@ TEST_F(TrainGpt, ContinuesFromASavedFolder) {
   const Outcome again = train("--config run/config.json", "--run-dir again");
   EXPECT_EQ(again.exit_code, 0) << again.err;
   const Outcome run_folder = train("--init-weights first --generate anna", "");
-  EXPECT_NE(run_folder.err.find("first: is the folder of a run; its model is in first/model"), std::string::npos)
-      << run_folder.err;
+  EXPECT_THAT(run_folder.err, HasSubstr("first: is the folder of a run; its model is in first/model"));
   fs::remove(folder_ / "first/model/characters.json");
   const Outcome unknown = train("--data text.txt --init-weights first/model --context 16", "--run-dir none");
-  EXPECT_NE(unknown.err.find("the tokenizer of the initial weights is not known; name it with --tokenizer PATH"),
-            std::string::npos)
-      << unknown.err;
+  EXPECT_THAT(unknown.err,
+              HasSubstr("the tokenizer of the initial weights is not known; name it with --tokenizer PATH"));
 }
 
 // The checkpoint has the sizes and the tokenizer of the initial weights.
@@ -353,7 +340,7 @@ TEST_F(TrainGpt, ResumesWithoutTheInitialWeights) {
   fs::remove_all(folder_ / "first");
   const Outcome outcome = train("", "--resume run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(outcome.out.find("changed since"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("changed since")));
   EXPECT_EQ(results(metrics()), whole);
   EXPECT_EQ(read_file(run_dir() / "model/model.safetensors"), weights);
   EXPECT_EQ(read_file(run_dir() / "model/config.json"), config);
@@ -368,10 +355,9 @@ TEST_F(TrainGpt, RepeatsARunFromItsWeights) {
       train("--config first/config.json --init-weights first/model --max-steps 1 --lr 0", "--run-dir run");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(metrics().back()["val_loss"].get<double>(), before);
-  EXPECT_NE(outcome.out.find("notice: first/config.json: not used: model.n_embd, model.n_head, model.n_layer, because "
-                             "the command line chooses initial weights"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("notice: first/config.json: not used: model.n_embd, model.n_head, model.n_layer, because "
+                        "the command line chooses initial weights"));
   write_file(folder_ / "llama.json", R"({"model": {"name": "llama_nano", "n_kv_head": 2, "dropout": 0.5}})");
   const Outcome printed = train("--config llama.json --init-weights first/model --print-config", "");
   ASSERT_EQ(printed.exit_code, 0) << printed.err;
@@ -392,10 +378,8 @@ TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
   EXPECT_EQ(other["n_layer"], 6);
   EXPECT_EQ(other["n_embd"], 384);
   EXPECT_EQ(other["dropout"], 0);
-  EXPECT_NE(notice.find("not used: model.dropout, model.n_embd, model.n_layer, because the command line "
-                        "chooses model gpt2_micro"),
-            std::string::npos)
-      << notice;
+  EXPECT_THAT(notice, HasSubstr("not used: model.dropout, model.n_embd, model.n_layer, because the command line "
+                                "chooses model gpt2_micro"));
   EXPECT_EQ(model_of(" --model gpt2_nano").first["n_layer"], 2);
 }
 
@@ -449,7 +433,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   const auto refused = [&](const std::string& flags, const std::vector<std::string>& words) {
     const Outcome outcome = train(flags, flags.find("--generate") == std::string::npos ? "--run-dir run" : "");
     EXPECT_NE(outcome.exit_code, 0) << flags;
-    for (const std::string& word : words) EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
+    for (const std::string& word : words) EXPECT_THAT(outcome.err, HasSubstr(word));
     EXPECT_FALSE(fs::exists(run_dir())) << flags << " left a run directory";
   };
   refused(sizes + "--context 16 --model llama3_8b --set model.n_layer=1000",
@@ -522,7 +506,7 @@ TEST_F(TrainGpt, HelpListsTheOptions) {
   EXPECT_EQ(help.exit_code, 0);
   for (const char* text : {"./train_gpt --optimizer birder", "--model", "gpt2_xl", "--generate", "--top-p",
                            "evaluate_every", "blocks per worker"})
-    EXPECT_NE(help.out.find(text), std::string::npos) << text;
+    EXPECT_THAT(help.out, HasSubstr(text)) << text;
   const json printed = json::parse(train("--model gpt2_medium --print-config", "").out);
   EXPECT_EQ(printed["model"]["n_embd"], 1024);
   EXPECT_EQ(printed["clip"]["norm"], 1);

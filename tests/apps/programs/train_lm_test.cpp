@@ -9,6 +9,7 @@ namespace train_lm_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr, ::testing::Not;
 
 class TrainLm : public ProgramTest {
  protected:
@@ -34,16 +35,10 @@ TEST_F(TrainLm, RunsAreReproducible) {
     const Outcome outcome = done(data + flags);
     EXPECT_NE(outcome.out.find("of the training text"), std::string::npos) << outcome.out;
     EXPECT_NE(outcome.out.find("4 of 112 tokens"), std::string::npos) << outcome.out;
-    const std::vector<json> first = metrics();
-    ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
-    const std::string weights = read_file(run_dir() / "weights.safetensors");
+    ASSERT_EQ(metrics().size(), 5u) << "four steps and an evaluation";
     ASSERT_TRUE(fs::exists(run_dir() / "vocab.txt"));
-    fs::remove_all(folder_ / "first");
-    fs::rename(run_dir(), folder_ / "first");
-    const Outcome again = train("--config first/config.json", "--run-dir run");
-    ASSERT_EQ(again.exit_code, 0) << again.err;
-    EXPECT_EQ(results(metrics()), results(first)) << data << "config.json must repeat the run bit for bit";
-    EXPECT_EQ(read_file(run_dir() / "weights.safetensors"), weights);
+    SCOPED_TRACE(data);
+    expect_config_repeats_the_run({"weights.safetensors"});
   }
 }
 
@@ -51,10 +46,8 @@ TEST_F(TrainLm, TextThatIsNotUtf8IsANotice) {
   write_file(folder_ / "one.txt", "na\xefve\n\n" + story(60));
   const auto noticed = [&](const std::string& flags, const std::string& place) {
     const Outcome outcome = done(flags + " --max-steps 1");
-    EXPECT_NE(outcome.out.find("notice: 1 byte sequences of the text are not valid UTF-8, the first in " + place +
-                               "; convert the text to UTF-8\n"),
-              std::string::npos)
-        << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("notice: 1 byte sequences of the text are not valid UTF-8, the first in " +
+                                       place + "; convert the text to UTF-8\n"));
   };
   noticed("--data one.txt --set data.hold_out=6", "one.txt at byte 2; words keep them");
   noticed("--data one.txt --set data.valid=text/valid.txt --set data.words=basic",
@@ -150,7 +143,7 @@ TEST_F(TrainLm, WeightsAndResumedRunsKeepTheirVocabulary) {
   expect_refused(from, {"first/weights.safetensors: has no vocab.txt beside it", "--vocab FILE"});
   const Outcome other = train("--max-steps 22", "--resume first");
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_NE(other.err.find("the vocabulary has changed since the run was saved"), std::string::npos) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("the vocabulary has changed since the run was saved"));
 }
 
 // With another number of workers but the same number of streams, an epoch has the same steps.
@@ -170,11 +163,9 @@ TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
       fs::remove_all(run_dir() / ("checkpoints/step-" + std::to_string(step)));
     const Outcome outcome = train("--nodes " + std::to_string(nodes), "--resume run");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_NE(outcome.out.find(words), std::string::npos) << outcome.out;
-    EXPECT_NE(outcome.out.find("begins anew, because the workers have other data: task/lstm/c0, task/lstm/c1, "
-                               "task/lstm/h0, task/lstm/h1"),
-              std::string::npos)
-        << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(words));
+    EXPECT_THAT(outcome.out, HasSubstr("begins anew, because the workers have other data: task/lstm/c0, task/lstm/c1, "
+                                       "task/lstm/h0, task/lstm/h1"));
     EXPECT_EQ(steps(), whole);
     last += 2;
   }
@@ -184,13 +175,13 @@ TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
 TEST_F(TrainLm, NewWordsInTheValidationTextAreUnknown) {
   done(kFolder);
   const std::string all = read_file(run_dir() / "vocab.txt");
-  EXPECT_EQ(all.find("<unk>"), std::string::npos);
+  EXPECT_THAT(all, Not(HasSubstr("<unk>")));
   write_file(folder_ / "text" / "valid.txt", "anna lives in\nparis now .\n");
   for (const std::string flags : {"", "--set data.vocab_size=10"}) {
     const Outcome outcome = done(kFolder + "--length 2 --set eval_batch=1 " + flags);
-    EXPECT_NE(outcome.out.find("of them outside the vocabulary"), std::string::npos) << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr("of them outside the vocabulary"));
     const std::string words = read_file(run_dir() / "vocab.txt");
-    EXPECT_NE(words.find("<unk>\n"), std::string::npos);
+    EXPECT_THAT(words, HasSubstr("<unk>\n"));
     EXPECT_EQ(std::count(words.begin(), words.end(), '\n'),
               flags.empty() ? std::count(all.begin(), all.end(), '\n') - 1 : 10);
   }
@@ -230,7 +221,7 @@ TEST_F(TrainLm, HelpListsTheOptions) {
   EXPECT_EQ(help.exit_code, 0);
   for (const char* text : {"./train_lm --data PTB_DIR", "--model", "lstm_medium", "model.weight_dropout",
                            "data.hold_out", "streams of text per worker"})
-    EXPECT_NE(help.out.find(text), std::string::npos) << text;
+    EXPECT_THAT(help.out, HasSubstr(text)) << text;
   const json printed = json::parse(train("--model lstm_awd --print-config", "").out);
   EXPECT_EQ(printed["model"]["hidden"], 1150);
   EXPECT_EQ(printed["model"]["tied"], true);

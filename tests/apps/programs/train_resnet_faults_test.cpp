@@ -14,6 +14,7 @@ namespace train_resnet_faults_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 TEST_F(TrainResnet, ClosedStreamsDoNotLeakIntoFiles) {
   const Outcome outcome =
@@ -79,8 +80,8 @@ TEST_F(TrainResnet, SigintSavesTheWeightsAndNamesTheRunDirectory) {
   const json last = lines.back(), before = lines[lines.size() - 2];
   EXPECT_EQ(last, (json{{"step", before["step"]}, {"epoch", before["epoch"]}, {"interrupted", true}}));
   const std::string out = read_file(folder_ / "out");
-  EXPECT_NE(out.find(": step " + last["step"].dump() + " of 1600000, peak memory"), std::string::npos) << out;
-  EXPECT_NE(out.find("configuration are in run; --resume run continues the run\n"), std::string::npos) << out;
+  EXPECT_THAT(out, HasSubstr(": step " + last["step"].dump() + " of 1600000, peak memory"));
+  EXPECT_THAT(out, HasSubstr("configuration are in run; --resume run continues the run\n"));
   EXPECT_EQ(json::parse(read_file(run_dir() / "summary.json"))["steps"], last["step"]);
   EXPECT_NE(read_file(run_dir() / "ema.safetensors"), read_file(run_dir() / "weights.safetensors"));
   fs::rename(run_dir(), folder_ / "first");
@@ -133,11 +134,10 @@ TEST_F(TrainResnet, AFullDiskForMetricsDoesNotLoseWeights) {
   environment_ = faulty_system("FAULTY_FULL=/metrics.jsonl 1100 1000000");
   const Outcome outcome = train("--batch 8 --nodes 2 --max-steps 12 --set log_every=1");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("run/metrics.jsonl: cannot be written (No space left on device); free space there or "
-                             "choose another --run-dir; the weights after step "),
-            std::string::npos)
-      << outcome.err;
-  EXPECT_NE(outcome.err.find(" of 12 are in run\n"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("run/metrics.jsonl: cannot be written (No space left on device); free space there or "
+                        "choose another --run-dir; the weights after step "));
+  EXPECT_THAT(outcome.err, HasSubstr(" of 12 are in run\n"));
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));
   const std::string text = read_file(run_dir() / "metrics.jsonl");
   ASSERT_FALSE(text.empty());
@@ -150,9 +150,8 @@ TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
   environment_ = faulty_system("FAULTY_FULL=/step-2.partial/rank-00001 1000 1");
   const Outcome outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("notice: no checkpoint of step 2: rank 1: "), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find(": cannot be written: No space left on device; the run continues"), std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("notice: no checkpoint of step 2: rank 1: "));
+  EXPECT_THAT(outcome.out, HasSubstr(": cannot be written: No space left on device; the run continues"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2.partial"));
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
@@ -188,7 +187,7 @@ TEST_F(TrainResnet, TooLittleDiskKeepsTheLastGoodCheckpoint) {
   environment_.clear();
   const Outcome outcome = train("", "--resume run");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("continues after step 2: "), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("continues after step 2: "));
   EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
 }
 
@@ -276,9 +275,7 @@ TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
   environment_ = faulty_system("FAULTY_FULL=/weights.safetensors 100000 1");
   const Outcome again = train(flags);
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_NE(again.err.find("No space left on device; retrying every 0.5 s for 0.5 s; free space there\n"),
-            std::string::npos)
-      << again.err;
+  EXPECT_THAT(again.err, HasSubstr("No space left on device; retrying every 0.5 s for 0.5 s; free space there\n"));
   const std::string weights = read_file(run_dir() / "weights.safetensors"),
                     ema = read_file(run_dir() / "ema.safetensors");
   EXPECT_GT(weights.size(), 1'000'000u);

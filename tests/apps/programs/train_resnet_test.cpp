@@ -12,6 +12,7 @@ namespace train_resnet_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::string losses(const std::vector<json>& lines) {
   std::string text;
@@ -27,8 +28,7 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_NE(outcome.out.find("replica checks: 5 passed"), std::string::npos)
-      << "four steps and the end: " << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("replica checks: 5 passed")) << "four steps and the end: ";
   const std::vector<json> first = metrics();
   ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
   for (const char* key : {"step", "epoch", "loss", "lr", "samples_per_s", "step_s", "bytes_intra", "bytes_inter"})
@@ -132,7 +132,7 @@ TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
       intra += phase["bytes_intra"].get<double>(), inter += phase["bytes_inter"].get<double>();
       EXPECT_EQ(phase["calls"].get<int>() % 4, 0);
       EXPECT_GT(phase["seconds"], 0);
-      EXPECT_NE(outcome.out.find(phase["phase"].get<std::string>()), std::string::npos) << outcome.out;
+      EXPECT_THAT(outcome.out, HasSubstr(phase["phase"].get<std::string>()));
     }
   for (const json& line : metrics()) {
     if (!line.contains("step_s")) continue;
@@ -185,14 +185,14 @@ TEST_F(TrainResnet, SkipsNonFiniteSteps) {
   const std::string flags = "--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --set log_every=1";
   const Outcome failed = train(flags);
   EXPECT_EQ(failed.exit_code, 1);
-  EXPECT_NE(failed.err.find("step 2: the loss is"), std::string::npos) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("step 2: the loss is"));
   fs::remove_all(run_dir());
   const Outcome outcome = train(flags + " --set non_finite=skip");
-  EXPECT_NE(outcome.out.find("step 2 skipped: the gradient of '"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("step 2 skipped: the gradient of '"));
   const std::vector<json> lines = metrics();
   ASSERT_EQ(lines.size(), 4u);
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(lines[static_cast<size_t>(i)]["skipped"], i);
-  EXPECT_NE(outcome.err.find("test_loss is"), std::string::npos) << "the evaluation of the model: " << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("test_loss is")) << "the evaluation of the model: ";
 }
 
 // The classes differ in the position of the bright quadrant, so augmentation is off.
@@ -246,10 +246,10 @@ TEST_F(TrainResnet, AccumulationExchangesOncePerStep) {
                                     "--data data --run-dir run");
       ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
 #ifdef _OPENMP
-      EXPECT_NE(outcome.out.find("threads per worker: 2"), std::string::npos) << outcome.out;
+      EXPECT_THAT(outcome.out, HasSubstr("threads per worker: 2"));
 #endif
       if (k == "4") {
-        EXPECT_NE(outcome.out.find("4 of 64 images, 4 per epoch"), std::string::npos) << outcome.out;
+        EXPECT_THAT(outcome.out, HasSubstr("4 of 64 images, 4 per epoch"));
       }
       runs.push_back(metrics());
       fs::remove_all(run_dir());
@@ -290,7 +290,7 @@ TEST_F(TrainResnet, SavesAveragedWeightsToo) {
   fs::remove_all(run_dir());
   const Outcome outcome = train(flags + "0.5 --set ema.decay=0.9");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("averaged weights"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("averaged weights"));
   const auto trained = load_safetensors(run_dir() / "weights.safetensors");
   const auto averaged = load_safetensors(run_dir() / "ema.safetensors");
   ASSERT_EQ(averaged.size(), trained.size());
@@ -410,9 +410,8 @@ TEST_F(TrainResnet, OtherClassesGetANewLastLayer) {
   }
   const Outcome outcome = train("--optimizer sgdm --max-steps 1 --init-weights first/weights.safetensors");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("first/weights.safetensors, without fc.weight and fc.bias: the last layer is new"),
-            std::string::npos)
-      << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("first/weights.safetensors, without fc.weight and fc.bias: the last layer is new"));
   EXPECT_EQ(load_safetensors(run_dir() / "weights.safetensors").at("fc.bias").numel(), 3);
 }
 
@@ -427,7 +426,7 @@ TEST_F(TrainResnet, ValidatesOnHeldOutTrainingImages) {
     ASSERT_TRUE(fs::remove(folder_ / "data" / file));
   const Outcome outcome = train("--max-steps 2 --set validation=4");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("validation loss"), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("validation loss"));
   const json last = metrics().back();
   for (const char* key : {"validation_loss", "validation_top1", "validation_top5"})
     EXPECT_TRUE(last.contains(key)) << key;
@@ -483,20 +482,19 @@ TEST_F(TrainResnet, RefusesInvalidCombinations) {
       {"T_u and T_v contradict each other", "at step 4", "lower freeze_step (4) to 3"});
   const Outcome saturated = train("--exchange loco --set exchange.scale=2^40 --nodes 2");
   EXPECT_EQ(saturated.exit_code, 1);
-  EXPECT_NE(saturated.err.find("loco: after step 1, "), std::string::npos) << saturated.err;
-  EXPECT_NE(saturated.err.find("; lower exchange.scale, set it to auto"), std::string::npos) << saturated.err;
+  EXPECT_THAT(saturated.err, HasSubstr("loco: after step 1, "));
+  EXPECT_THAT(saturated.err, HasSubstr("; lower exchange.scale, set it to auto"));
   fs::remove_all(run_dir());
   const Outcome kept = train("--exchange topk --set exchange.sharding=zero1 --nodes 2 --max-steps 1");
-  EXPECT_NE(kept.out.find("notice: sharding zero1 does not divide the state of topk: every worker keeps 1.08 MB"),
-            std::string::npos)
-      << kept.out;
+  EXPECT_THAT(kept.out,
+              HasSubstr("notice: sharding zero1 does not divide the state of topk: every worker keeps 1.08 MB"));
 }
 
 TEST_F(TrainResnet, PrintsNoticesAboutUnexpectedBehavior) {
   const auto expect = [&](const std::string& arguments, const char* text) {
     fs::remove_all(run_dir());
     const Outcome outcome = train(arguments + " --nodes 2");
-    EXPECT_NE(outcome.out.find(text), std::string::npos) << arguments << "\n" << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(text)) << arguments << "\n";
   };
   expect("--max-steps 1 --exchange loco --set exchange.bits=1 --set exchange.scale=2^10",
          "notice: codes of 1 bit cannot saturate, so no check shows whether exchange.scale=2^10 fits");
@@ -548,7 +546,7 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   for (const char* text : {"2 classes; training: 8 in train; evaluation: 8 in validation", "2 of 18 files",
                            "train/cat/empty.jpg is empty", "validation/dog/cut.jpg is truncated"})
-    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " is not in " << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(text)) << text << " is not in ";
   const std::string listed = "train/cat/empty.jpg: is empty\n", cut = "validation/dog/cut.jpg: is truncated\n";
   EXPECT_EQ(read_file(run_dir() / "skipped.txt"), listed + cut);
   const std::string first = losses(metrics());
@@ -581,7 +579,7 @@ TEST_F(TrainResnet, RefusesToOverwriteARun) {
   const std::string before = read_file(run_dir() / "metrics.jsonl");
   const Outcome outcome = train("--batch 8");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("run"), std::string::npos) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("run"));
   EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before);
 }
 
@@ -590,7 +588,7 @@ TEST_F(TrainResnet, StopsAtANonFiniteLoss) {
     const Outcome outcome =
         train(std::string("--optimizer sgd --lr 1e30 --nodes 2 --batch 8 --epochs 10 --max-steps ") + steps);
     EXPECT_EQ(outcome.exit_code, 1);
-    EXPECT_NE(outcome.err.find("lower --lr"), std::string::npos) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("lower --lr"));
     EXPECT_FALSE(fs::exists(run_dir() / "weights.safetensors"));
     fs::remove_all(run_dir());
   }

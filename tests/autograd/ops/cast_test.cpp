@@ -19,7 +19,7 @@ TEST(Cast, ConvertsTheValueAndCastsTheGradientBack) {
     EXPECT_EQ(y.dtype(), DType::bf16);
     EXPECT_EQ(values(y.value()), values(x.value().to(DType::bf16)));
     const Tensor dy = random_tensor({n}, DType::f32, 2).to(DType::bf16);
-    backward(Var::result(Tensor::full({}, 0), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
+    test::backward_from(y, dy);
     EXPECT_EQ(x.grad().dtype(), DType::f32);
     EXPECT_EQ(values(x.grad()), values(dy));
   }
@@ -30,8 +30,7 @@ TEST(Cast, GradientThroughTwoCasts) {
   const Var x(random_tensor({33}), true);
   const Var y = ops::cast(ops::cast(x, DType::f32), DType::f64);
   EXPECT_EQ(values(y.value()), values(x.value().to(DType::f32)));
-  backward(Var::result(Tensor::full({}, 0, DType::f64), {y},
-                       [g = y.gradient(), dy = random_tensor({33}, DType::f64, 2)](const Tensor&) { g.add(dy); }));
+  test::backward_from(y, random_tensor({33}, DType::f64, 2));
   EXPECT_EQ(values(x.grad()), values(random_tensor({33}, DType::f64, 2).to(DType::f32)));
 }
 

@@ -493,7 +493,7 @@ TEST_F(CudaParity, LinearAcceptsUnalignedParameters) {
     Leaf(w).rebind(w.value(), all.range(3, 35).view({5, 7}));
     const Var y = ops::linear(Var(x.to(context().device)), w);
     const Tensor dy = Tensor::full({6, 5}, 0.5);
-    backward(Var::result(Tensor::zeros({}), {y}, [g = y.gradient(), dy](const Tensor&) { g.add(dy); }));
+    test::backward_from(y, dy);
     return all.to(kCpu);
   };
   compare(on_gpu(gradients), gradients(), 64, "an unaligned gradient and its neighbors");
@@ -503,8 +503,7 @@ TEST_F(CudaParity, GradientsAccumulateOnTheGpu) {
   on_gpu([&] {
     const Var x(Tensor::full({1000}, 2), true);
     for (int i = 0; i < 3; ++i)
-      backward(
-          Var::result(Tensor::zeros({}), {x}, [g = x.gradient()](const Tensor&) { g.add(Tensor::full({1000}, 0.5)); }));
+      test::backward_from(x, [&] { return Tensor::full({1000}, 0.5); });
     EXPECT_EQ(x.grad().device(), cuda_device(0));
     EXPECT_EQ(x.grad().item(999), 1.5);
   });

@@ -128,7 +128,7 @@ std::vector<std::vector<double>> results(const std::vector<Tensor>& in) {
   const Var y = run(vars).y;
   std::vector<std::vector<double>> all{values(y.value())};
   const Tensor dy = random_tensor(y.shape(), DType::f64, 42).to(y.dtype());
-  backward(Var::result(Tensor::full({}, 1, y.dtype()), {y}, [dy, g = y.gradient()](const Tensor&) { g.add(dy); }));
+  test::backward_from(y, dy);
   for (const Var& var : vars) all.push_back(values(var.grad()));
   return all;
 }
@@ -164,9 +164,7 @@ TEST(Lstm, SameBitsForEveryThreadCountAndVectorWidth) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::vector<Tensor> in = inputs({3, 4, 5, 37}, dtype);
     const auto full = results(in);
-    Context narrow = context();
-    narrow.vector_bits = 128;
-    const ContextGuard guard(narrow);
+    const ContextGuard guard([](Context& next) { next.vector_bits = 128; });
     EXPECT_EQ(results(in), full) << dtype;
   }
 }

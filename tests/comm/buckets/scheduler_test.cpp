@@ -10,22 +10,13 @@
 #include "comm/exchange/method.h"
 #include "comm/transport/local.h"
 #include "engine/context.h"
+#include "tests/autograd/dot.h"
 #include "tests/comm/waiting_groups.h"
 
 namespace godwit {
 namespace scheduler_test {
 
-// y = Σ w·x over all elements; the gradient of w is x. `before` runs at the start of the backward function.
-Var dot(const Var& w, double x, std::function<void()> before = {}) {
-  double sum = 0;
-  for (int64_t i = 0; i < w.value().numel(); ++i) sum += w.value().item(i) * x;
-  return Var::result(Tensor::full({1}, sum), {w}, [dw = w.gradient(), x, before](const Tensor& dy) {
-    if (before) before();
-    const Tensor g = dw.target();
-    g.fill(x * dy.item());
-    dw.add(g);
-  });
-}
+using test::dot;
 
 Var add(const Var& a, const Var& b) {
   return Var::result(Tensor::full({1}, a.value().item() + b.value().item()), {a, b},

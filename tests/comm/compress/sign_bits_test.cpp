@@ -97,9 +97,7 @@ TEST(SignBits, SameOnAnyThreadCount) {
   const std::vector<uint32_t> words = random_words(5, senders * sign_words(n));
   std::vector<std::vector<int16_t>> sums;
   for (int threads : {1, 3, 8}) {
-    Context next = context();
-    next.threads = threads;
-    ContextGuard guard(next);
+    const ContextGuard guard([&](Context& next) { next.threads = threads; });
     sums.emplace_back(static_cast<size_t>(n));
     sum_signs(Cpu{}, words.data(), senders, sums.back().data(), n);
   }

@@ -166,9 +166,7 @@ TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
 TEST(BlockMath, SumsHaveOneOrder) {
   const std::vector<float> x = random_row<float>(11, 0, 200000);
   for (const int bits : {128, 256, 512}) {
-    Context narrow = context();
-    narrow.vector_bits = bits;
-    ContextGuard guard(narrow);
+    const ContextGuard guard([&](Context& next) { next.vector_bits = bits; });
     for (const int64_t n : {0, 1, 15, 16, 17, 100, 3001, 8192, 8193, 200000}) {
       std::vector<double> plain, magnitudes;
       for (int64_t i = 0; i < n; ++i) {

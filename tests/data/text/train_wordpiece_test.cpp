@@ -156,9 +156,7 @@ TEST(TrainWordPiece, RefusesInvalidArguments) {
               AllOf(HasSubstr("10 tokens has no room"), HasSubstr("11 together")));
   EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.alphabet = 0}); }), HasSubstr("alphabet is 0"));
   EXPECT_THAT(error_of([&] { train_wordpiece(texts, {.words = {.max_word = 0}}); }), HasSubstr("max_word is 0"));
-  Context wanted = context();
-  wanted.threads = 3;
-  const ContextGuard guard(wanted);
+  const ContextGuard guard([](Context& next) { next.threads = 3; });
   EXPECT_THAT(error_of([&] { train_wordpiece([](std::string&) -> bool { fail("disk on fire"); }); }),
               HasSubstr("disk on fire"));
 }

@@ -35,7 +35,7 @@ struct Results {
 inline Results run(const std::array<Tensor, 4>& t, const Tensor& mask, const AttentionOptions& options) {
   const std::vector<Var> in{Var(t[0], true), Var(t[1], true), Var(t[2], true)};
   const Var out = ops::attention(in[0], in[1], in[2], mask, options);
-  backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
+  backward_from(out, t[3]);
   Results results{{values(out.value())}};
   for (const Var& v : in) results.all.push_back(values(v.grad()));
   return results;
@@ -79,9 +79,7 @@ inline void expect_self_attention_equals_attention(DType dtype, bool causal, int
   EXPECT_EQ(values(y.value()), values(expected.value())) << what;
   const Tensor dy = random_tensor(y.shape(), DType::f64, 2).to(dtype).to(device);
   for (const Var& result : {y, expected})
-    backward(Var::result(Tensor::zeros({}), {result}, [g = result.gradient(), dy, s = result.shape()](const Tensor&) {
-      g.add(dy.view(s));
-    }));
+    backward_from(result, dy.view(result.shape()));
   const std::vector<double> got = values(qkv.grad());
   for (int64_t p = 0; p < 3; ++p) {
     const std::vector<double> want = values(parts[static_cast<size_t>(p)].grad());

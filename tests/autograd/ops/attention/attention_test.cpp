@@ -115,7 +115,7 @@ TEST(Attention, OneVariableAsQueryKeyAndValue) {
   Var x(t[0], true);
   Leaf(x).rebind(t[0].clone(), Tensor(t[0].shape(), DType::f64));  // gives the gradient its own memory
   const Var out = ops::attention(x, x, x);
-  backward(Var::result(Tensor::full({}, 0), {out}, [g = out.gradient(), d = t[3]](const Tensor&) { g.add(d); }));
+  test::backward_from(out, t[3]);
   const auto sum = values(x.grad());
   for (size_t i = 0; i < sum.size(); ++i)
     EXPECT_NEAR(sum[i], apart.all[1][i] + apart.all[2][i] + apart.all[3][i], 1e-14) << i;
@@ -145,9 +145,8 @@ TEST(Attention, Bfloat16AgreesWithFloat64) {
   for (const Sizes& s : {Sizes{1, 1, 1, 1, 1}, {2, 33, 65, 2, 20}, {1, 128, 128, 1, 64}, {2, 101, 263, 1, 17}})
     for (const int bits : {128, 512})
       for (const std::string kind : {"all", "gaps", "causal"}) {
-        Context next = context();
-        next.vector_bits = bits;  // at 512: pairs of bfloat16 products, if the processor supports them
-        const ContextGuard guard(next);
+        // At 512: pairs of bfloat16 products, if the processor supports them.
+        const ContextGuard guard([&](Context& next) { next.vector_bits = bits; });
         const Tensor mask =
             kind == "gaps"
                 ? mask_of(s.batch, s.keys, [&](int64_t b, int64_t j) { return (j + b) % 5 != 1 && j < s.keys - b; })

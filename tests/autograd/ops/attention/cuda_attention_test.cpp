@@ -62,8 +62,7 @@ std::vector<std::vector<double>> results(const Inputs& t, const Tensor& mask, co
   std::vector<Var> in;
   for (int i = 0; i < 3; ++i) in.emplace_back(t[size_t(i)].to(device).clone(), true);
   const Var out = ops::attention(in[0], in[1], in[2], mask, options);
-  backward(
-      Var::result(Tensor::zeros({}), {out}, [g = out.gradient(), d = t[3].to(device)](const Tensor&) { g.add(d); }));
+  test::backward_from(out, t[3].to(device));
   std::vector<std::vector<double>> all{values(out.value().to(kCpu))};
   for (const Var& x : in) all.push_back(values(x.grad().to(kCpu)));
   const AttentionTensors tensors{in[0].value(),
@@ -179,9 +178,7 @@ TEST_F(CudaAttention, GradientsAtOddAddresses) {
     const Var qkv(all.to(device), true);
     Leaf(qkv).rebind(all.to(device), memory.range(offset, count).view(shape));
     const Var y = ops::self_attention(qkv, batch, heads, {.causal = true});
-    backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) {
-      g.add(dy.to(device));
-    }));
+    test::backward_from(y, [&] { return dy.to(device); });
     const std::vector<double> around = values(memory);
     for (const int64_t i : {int64_t{0}, int64_t{1}, count, count + 1})
       if (i < offset || i >= offset + count) {
@@ -387,8 +384,7 @@ TEST_F(CudaAttention, OnlyOneInputMayNeedAGradient) {
         std::vector<Var> in;
         for (size_t i = 0; i < 3; ++i) in.emplace_back(t[i].to(context().device).clone(), i == alone);
         const Var out = ops::attention(in[0], in[1], in[2]);
-        backward(Var::result(Tensor::zeros({}), {out},
-                             [g = out.gradient(), d = t[3].to(context().device)](const Tensor&) { g.add(d); }));
+        test::backward_from(out, t[3].to(context().device));
         EXPECT_EQ(values(in[alone].grad().to(kCpu)), all[1 + alone]) << dtype << " " << kNames[1 + alone];
       });
   }

@@ -41,9 +41,7 @@ TEST(GroupedAttention, EqualsRepeatedKeysAndValues) {
   for (const Sizes& s : {Sizes{2, 5, 7, 6, 8}, {1, 130, 200, 3, 20}})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const int bits : {128, 512}) {
-        Context next = context();
-        next.vector_bits = bits;
-        const ContextGuard guard(next);
+        const ContextGuard guard([&](Context& next) { next.vector_bits = bits; });
         auto t = tensors(s, dtype);
         for (Tensor* x : {&t[1], &t[2]})
           *x = random_tensor({s.batch, s.keys, s.heads / group, s.width}, DType::f32, x == &t[1] ? 2 : 3).to(dtype);

@@ -235,7 +235,7 @@ TEST(Conv2d, Bfloat16ImagesHaveFloat32ParametersAndTheirGradients) {
   const Var x(in.x, true), w(in.w, true), bias(in.bias, true);
   const Var y = ops::conv2d(x, w, bias, {.stride = 2, .padding = 1});
   EXPECT_EQ(y.dtype(), DType::bf16);
-  backward(Var::result(Tensor::full({}, 0), {y}, [g = y.gradient(), dy = in.dy](const Tensor&) { g.add(dy); }));
+  test::backward_from(y, in.dy);
   const Results expected = in.run();
   EXPECT_EQ(values(y.value()), values(expected.y));
   for (const auto& [var, gradient, type] :
@@ -288,8 +288,7 @@ TEST(Conv2d, WeightGradientIsWrittenDirectlyToItsBucket) {
   w.value().fill(1);
   auto step = [&] {
     Var y = ops::conv2d(x, w);
-    backward(Var::result(Tensor::full({}, 0), {y},
-                         [dy = y.gradient(), shape = y.shape()](const Tensor&) { dy.add(Tensor::full(shape, 1)); }));
+    test::backward_from(y, [&] { return Tensor::full(y.shape(), 1); });
   };
   step();
   const Conv2dShape s = conv2d_shape(x.shape(), w.shape(), {});
@@ -306,7 +305,7 @@ TEST(Conv2d, WeightGradientIsWrittenDirectlyToItsBucket) {
 TEST(Conv2d, AVariableUsedAsImageAndFilterGetsBothGradients) {
   auto sum_of_squares = [](const Var& x, const Var& w) {
     Var y = ops::conv2d(x, w, {.padding = 1});
-    backward(Var::result(Tensor::full({}, 0), {y}, [dy = y.gradient(), g = y.value()](const Tensor&) { dy.add(g); }));
+    test::backward_from(y, y.value());
   };
   const Tensor value = random_tensor({2, 3, 3, 2});
   Var both(value, true), x(value, true), w(value, true);

@@ -141,8 +141,7 @@ TEST(BatchNorm, Float32GradientsFollowFloat64) {
           const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
           const Tensor weight = random_tensor(c.x.shape(), DType::f32, 9).to(c.x.dtype());
           const Var y = c.run(in, options);
-          backward(Var::result(Tensor::zeros({}, c.x.dtype()), {y},
-                               [&, dy = y.gradient()](const Tensor&) { dy.add(weight); }));
+          test::backward_from(y, weight);
           return std::vector{values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
         };
         const auto a = gradients(single), b = gradients(exact);
@@ -164,9 +163,7 @@ TEST(BatchNorm, FusedReluEqualsSeparateReluBitForBit) {
       const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
       const Var y = c.run(in, {.training = training, .relu = fused});
       const Var z = fused ? y : ops::relu(y);
-      backward(Var::result(Tensor::zeros({}), {z}, [dz = z.gradient()](const Tensor&) {
-        dz.add(random_tensor({3, 11, 13, 17}, DType::f32, 9));
-      }));
+      test::backward_from(z, [&] { return random_tensor({3, 11, 13, 17}, DType::f32, 9); });
       return std::vector{values(z.value()), values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
     };
     EXPECT_EQ(run(true), run(false));
@@ -186,8 +183,7 @@ TEST(BatchNorm, FusedResidualEqualsSeparateAddBitForBit) {
           BatchNormOptions options{.training = training, .relu = fused && relu};
           Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, options, fused ? residual : Var());
           if (!fused) y = relu ? ops::add_relu(y, residual) : ops::add(y, residual);
-          backward(Var::result(Tensor::zeros({}), {y},
-                               [&, dy = y.gradient()](const Tensor&) { dy.add(random_tensor(shape, DType::f32, 9)); }));
+          test::backward_from(y, [&] { return random_tensor(shape, DType::f32, 9); });
           return std::vector{values(y.value()),       values(in[0].grad()), values(in[1].grad()), values(in[2].grad()),
                              values(residual.grad()), values(mean),         values(var)};
         };
@@ -206,8 +202,7 @@ TEST(BatchNorm, DoesNotOverwriteASharedGradient) {
       x.clear_grad();
       const Var y = ops::batch_norm(x, Var(c.gamma), Var(c.beta), c.running_mean.clone(), c.running_var.clone(),
                                     {.relu = true}, with_residual ? residual : Var());
-      backward(Var::result(Tensor::zeros({}), {y},
-                           [&, g = y.gradient()](const Tensor&) { g.add(shared ? dy : dy.clone()); }));
+      test::backward_from(y, [&] { return shared ? dy : dy.clone(); });
       return values(x.grad());
     };
     EXPECT_EQ(run(true), run(false));
@@ -254,7 +249,7 @@ TEST(BatchNorm, Bfloat16IsFloat32RoundedOnce) {
           const std::vector<Var> in{Var(x.to(dtype), true), Var(c.gamma, true), Var(c.beta, true)};
           const Tensor mean = c.running_mean.clone(), var = c.running_var.clone();
           const Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, {.training = training, .relu = relu});
-          backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) { g.add(dy.to(dtype)); }));
+          test::backward_from(y, [&] { return dy.to(dtype); });
           EXPECT_EQ(in[1].grad().dtype(), c.gamma.dtype());
           const bool half = dtype != DType::f64;
           return std::vector{values(half ? y.value().to(DType::bf16) : y.value()),
@@ -280,8 +275,7 @@ TEST(BatchNorm, SameBitsOnAnyThreadCount) {
       const std::vector<Var> in{Var(c.x, true), Var(c.gamma, true), Var(c.beta, true)};
       const Tensor mean = c.running_mean.clone(), var = c.running_var.clone();
       const Var y = ops::batch_norm(in[0], in[1], in[2], mean, var, {.relu = true});
-      backward(Var::result(Tensor::zeros({}), {y},
-                           [&, dy = y.gradient()](const Tensor&) { dy.add(random_tensor(shape, DType::f32, 9)); }));
+      test::backward_from(y, [&] { return random_tensor(shape, DType::f32, 9); });
       return std::vector{values(y.value()),    values(mean),         values(var),
                          values(in[0].grad()), values(in[1].grad()), values(in[2].grad())};
     };
@@ -298,17 +292,13 @@ TEST(BatchNorm, SameBitsOnAnyVectorWidth) {
       c.gamma.data<float>()[0] = 1e-38f;  // gives subnormal results
       c.beta.data<float>()[0] = 0;
       auto run = [&](int bits) {
-        Context next = context();
-        next.vector_bits = bits;
-        const ContextGuard guard(next);
+        const ContextGuard guard([&](Context& next) { next.vector_bits = bits; });
         const std::vector<Var> in{Var(c.x.to(dtype), true), Var(c.gamma, true), Var(c.beta, true)};
         const Var residual(random_tensor(shape, DType::f32, 7).to(dtype), true);
         const Var y = ops::batch_norm(in[0], in[1], in[2], c.running_mean.clone(), c.running_var.clone(),
                                       {.relu = true}, residual);
         const Var z = c.run({y, in[1], in[2]}, {.relu = true});
-        backward(Var::result(Tensor::zeros({}), {z}, [&, dz = z.gradient()](const Tensor&) {
-          dz.add(random_tensor(shape, DType::f32, 9).to(dtype));
-        }));
+        test::backward_from(z, [&] { return random_tensor(shape, DType::f32, 9).to(dtype); });
         return std::vector{values(z.value()), values(in[0].grad()), values(in[1].grad()), values(residual.grad())};
       };
       EXPECT_EQ(run(128), run(256));
@@ -321,9 +311,7 @@ TEST(BatchNorm, NaNReachesTheOutputAndTheGradients) {
   c.x.data<float>()[4] = std::numeric_limits<float>::quiet_NaN();
   const Var x(c.x, true);
   const Var y = c.run({x, Var(c.gamma), Var(c.beta)}, {.relu = true});
-  backward(Var::result(Tensor::zeros({}), {y}, [dy = y.gradient()](const Tensor&) {
-    dy.add(Tensor::full({4, 3}, 1));
-  }));
+  test::backward_from(y, [&] { return Tensor::full({4, 3}, 1); });
   for (int64_t i = 0; i < 12; ++i) {
     EXPECT_EQ(std::isnan(y.value().item(i)), i % 3 == 1) << i;
     EXPECT_EQ(std::isnan(x.grad().item(i)), i % 3 == 1) << i;

@@ -90,9 +90,7 @@ TEST(Pool2d, Bfloat16IsFloat32RoundedOnce) {
       auto run = [&](DType dtype) {
         Var in(x.to(dtype), true);
         const Var y = max ? ops::max_pool2d(in, c.options) : ops::avg_pool2d(in, c.options);
-        backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) {
-          g.add(random_tensor(y.shape(), DType::f32, 2).to(DType::bf16).to(dtype));
-        }));
+        test::backward_from(y, [&] { return random_tensor(y.shape(), DType::f32, 2).to(DType::bf16).to(dtype); });
         return std::pair{values(y.value().to(DType::bf16)), values(in.grad().to(DType::bf16))};
       };
       EXPECT_EQ(run(DType::bf16), run(DType::f32)) << c.shape << " max " << max;
@@ -102,9 +100,7 @@ TEST(Pool2d, Bfloat16IsFloat32RoundedOnce) {
 TEST(MaxPool2d, TheFirstOfEqualMaximaGetsTheGradient) {
   Var x(Tensor::full({1, 3, 3, 2}, 7), true);
   const Var y = ops::max_pool2d(x, {3, 2, 1});
-  backward(Var::result(Tensor::zeros({}), {y}, [dy = y.gradient()](const Tensor&) {
-    dy.add(Tensor::of<float>({1, 10, 2, 20, 3, 30, 4, 40}, {1, 2, 2, 2}));
-  }));
+  test::backward_from(y, [&] { return Tensor::of<float>({1, 10, 2, 20, 3, 30, 4, 40}, {1, 2, 2, 2}); });
   EXPECT_EQ(x.grad().to_vector<float>(),
             (std::vector<float>{1, 10, 2, 20, 0, 0, 3, 30, 4, 40, 0, 0, 0, 0, 0, 0, 0, 0}));
 }
@@ -128,7 +124,7 @@ TEST(Pool2d, SameBitsOnAnyThreadCount) {
   auto run = [&](bool max) {
     Var in(x, true);
     const Var y = max ? ops::max_pool2d(in, {3, 2, 1}) : ops::avg_pool2d(in, {3, 2, 1});
-    backward(Var::result(Tensor::zeros({}), {y}, [&, g = y.gradient()](const Tensor&) { g.add(dy); }));
+    test::backward_from(y, dy);
     return std::pair{values(y.value()), values(in.grad())};
   };
   for (bool max : {true, false})
