@@ -41,12 +41,12 @@ std::string difference(const std::string& name, const Tensor& loaded, const Shap
   return text;
 }
 
-namespace {
-
-bool same_bits(const Tensor& a, const Tensor& b) {  // whether type, shape and bytes are equal
+bool same_bits(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
+
+namespace {
 
 void set_values(const std::string& file, const Parameter& p, const Tensor& loaded) {
   if (Leaf(p.var).is_deferred() && p.layout == FileLayout::as_in_memory)

@@ -25,6 +25,8 @@ using FieldOf = std::function<const char*(std::string_view name, int dimension)>
 // Describes the difference in type or shape between a tensor of a file and the model's tensor. "" if the tensor fits.
 std::string difference(const std::string& name, const Tensor& loaded, const Shape& expected, const FieldOf& field_of);
 
+bool same_bits(const Tensor& a, const Tensor& b);  // whether type, shape and bytes are equal
+
 // Removes and returns the tensor `name`, which is another name of the parameter `of`; an empty node if there is none.
 // Throws an Error that names `file` if the tensors of both names differ.
 std::map<std::string, Tensor>::node_type extract_tied(const std::string& file, const char* name, const char* of,
