@@ -545,7 +545,7 @@ TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {
   EXPECT_EQ(read_file(run_dir() / "metrics.old-2.jsonl"), later);
   fs::remove(run_dir() / "metrics.jsonl");
   fs::rename(run_dir() / "checkpoints", folder_ / "checkpoints");
-  EXPECT_NE(train("--max-steps 4").err.find("the run would replace summary.json"), std::string::npos);
+  EXPECT_NE(train("--max-steps 4").err.find("the run would replace config.json"), std::string::npos);
   fs::rename(folder_ / "checkpoints", run_dir() / "checkpoints");
   ASSERT_EQ(::mkfifo((run_dir() / "metrics.jsonl").c_str(), 0600), 0);
   EXPECT_NE(train("--max-steps 7", "--resume run").err.find("metrics.jsonl: is not a regular file"), std::string::npos);
