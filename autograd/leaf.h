@@ -11,7 +11,7 @@ namespace godwit {
 // Refers to a Var, which must be a leaf that requires a gradient.
 class Leaf {
  public:
-  explicit Leaf(Var var) : var_(std::move(var)) {}
+  explicit Leaf(Var var) : var_(std::move(var)) {}  // keeps a reference
 
   // Binds the Var to other memory of the same shape, such as a view of a bucket. Copies the value, unless `value` is
   // detached. If `grad` is undefined, the first contribution allocates the gradient.

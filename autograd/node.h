@@ -46,10 +46,10 @@ inline void free_grad_memory(Node& node) {
 
 // The data of a Var, shared by its copies.
 struct Var::Impl {
-  Tensor value;
-  std::shared_ptr<detail::Node> node;
+  Tensor value;                                                    // the value, or its shape while deferred
+  std::shared_ptr<detail::Node> node;                              // null: no gradient
   std::shared_ptr<const std::function<void()>> provide = nullptr;  // Leaf::on_use()
-  const void* provide_owner = nullptr;
+  const void* provide_owner = nullptr;                             // owner of `provide`
   Leaf::Fill fill = nullptr;                                       // while deferred
 
   void compute() {  // computes a deferred value

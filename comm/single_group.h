@@ -6,6 +6,7 @@
 
 namespace godwit {
 
+// The group of a run with one rank, or of a rank that works alone.
 class SingleGroup : public Group {
  public:
   SingleGroup()

@@ -61,6 +61,7 @@ struct Option {
   Option& with_flag(std::string text, std::string value = {}) {
     return flag = std::move(text), placeholder = std::move(value), *this;
   }
+  // Sets `shown_default`.
   Option& with_shown_default(std::string text) { return shown_default = std::move(text), *this; }
   Option& with_empty_message(std::string text) { return if_empty = std::move(text), *this; }  // sets `if_empty`
   Option& with_choices(std::vector<std::string> texts) { return choices = std::move(texts), *this; }  // sets `choices`

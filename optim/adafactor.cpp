@@ -136,7 +136,8 @@ void Adafactor::Options::describe(OptionList& list) {
   list.add("eps", eps, "added to squared gradients", kPositiveFloat);
   list.add("decay_exponent", decay_exponent, "c in beta2 = 1 - t^-c, the decay rate at step t", kAboveZeroToOne);
   list.add("clip_update", clip_update, "largest root mean square of a parameter's update, before lr", kPositive);
-  list.add("relative", relative, "multiply lr by the root mean square of each parameter; if false, choose lr as for adam");
+  list.add("relative", relative,
+           "multiply lr by the root mean square of each parameter; if false, choose lr as for adam");
 }
 
 Adafactor::Adafactor(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)

@@ -77,7 +77,8 @@ bool are_metrics_of(const std::string& path, int64_t kept, int64_t step) {
 std::string set_aside(const std::string& dir) {
   std::string old = dir + "/metrics.old.jsonl";
   std::error_code unknown;
-  for (int i = 2; fs::exists(fs::symlink_status(old, unknown)); ++i) old = detail::concat(dir, "/metrics.old-", i, ".jsonl");
+  for (int i = 2; fs::exists(fs::symlink_status(old, unknown)); ++i)
+    old = detail::concat(dir, "/metrics.old-", i, ".jsonl");
   if (std::rename(metrics_file(dir).c_str(), old.c_str()) != 0) fail_writing(old, errno);
   return old;
 }

@@ -26,8 +26,8 @@ class ControlChannel {
   bool fail(const std::string& reason);   // announces that this rank failed; later calls do nothing, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
   void busy();                            // announces that this rank is busy; must be repeated meanwhile
-  // Implements RunControl::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of steps
-  // that it has begun. Every other rank answers with its number of steps when it polls. All ranks stop after the
+  // Implements RunControl::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of
+  // steps that it has begun. Every other rank answers with its number of steps when it polls. All ranks stop after the
   // largest number.
   std::optional<bool> may_continue(bool stop);
   bool stop_requested(bool stop);  // RunControl::stop_requested()

@@ -20,8 +20,8 @@ struct Placement {
 // there are too few GPUs.
 Device device_of(const Placement& placement, int local_rank, int local_ranks);
 
-// Whether the ranks of this machine, which are processes, communicate through NCCL: it is enabled and built in, and each
-// rank has a separate GPU.
+// Whether the ranks of this machine, which are processes, communicate through NCCL: it is enabled and built in, and
+// each rank has a separate GPU.
 bool exchanges_by_nccl(const Placement& placement, int local_ranks);
 // The same for ranks that are threads. They prefer access to each other's memory, unless nccl_between_threads is set.
 bool threads_exchange_by_nccl(const Placement& placement, int local_ranks);

@@ -178,6 +178,16 @@ TEST(Loader, RefusesBatchesLargerThanMemory) {
   EXPECT_THAT(error_of([&] { loader.start_epoch(0); }), HasSubstr("memory"));
 }
 
+TEST(InMemoryDataset, RefusesPixelsAndLabelsThatDoNotFit) {
+  const auto error = [](size_t pixels, int32_t label) {
+    return error_of([&] { InMemoryDataset({{2, 2, 1}, 3, std::vector<uint8_t>(pixels), {0, label}}, {}); });
+  };
+  EXPECT_THAT(error(7, 1), HasSubstr("need 8 pixel values, there are 7"));
+  EXPECT_THAT(error(8, 3), HasSubstr("a label is 3; expected 0 to 2"));
+  const InMemoryDataset dataset({{2, 2, 1}, 3, std::vector<uint8_t>(8), {0, 2}}, {});
+  EXPECT_EQ(dataset.size(), 2);
+}
+
 TEST(Loader, RefusesBadOptions) {
   const InMemoryDataset source = make_source(10);
   EXPECT_THAT(error_of([&] { Loader(source, {.batch = 11}); }), HasSubstr("--batch"));

@@ -43,7 +43,8 @@ import pathlib, sys, time
 if sys.argv[1] == "--gtest_list_tests":
     print("A.\n  First\n  Second\n  Third")
     sys.exit()
-for name in open(sys.argv[1].removeprefix("--gtest_flagfile=")).read().strip().removeprefix("--gtest_filter=").split(":"):
+flags = open(sys.argv[1].removeprefix("--gtest_flagfile=")).read().strip()
+for name in flags.removeprefix("--gtest_filter=").split(":"):
     with open(pathlib.Path(__file__).parent / "begun", "a") as begun:
         print(name, file=begun)
     print("[ RUN      ]", name, flush=True)
