@@ -67,7 +67,7 @@ std::map<std::string, Tensor>::node_type extract_tied(const std::string& file, c
   auto tied = tensors->extract(name);
   const auto own = tensors->find(of);
   check(!tied || own == tensors->end() || same_bits(own->second, tied.mapped()), file, ": ", name, " differs from ", of,
-        ", but they are one parameter");
+        ", but the model ties them (tie_word_embeddings)");
   return tied;
 }
 
