@@ -133,7 +133,7 @@ if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
   target_compile_options(godwit_emulated_cuda PRIVATE -O3) # its loops take most of the time of these tests
   target_link_libraries(godwit_cuda INTERFACE godwit_emulated_cuda)
   target_link_options(godwit_cuda INTERFACE -fsanitize=undefined) # for emulated kernels (Targets.cmake)
-  set(godwit_architectures 80,90)
+  set(godwit_architectures 86,90) # so that a test can refuse a GPU
   message(STATUS "GPUs: emulated on the CPU, for tests")
 elseif(GODWIT_CUDA_AUTO)
   set(GODWIT_HAS_CUDA ON)

@@ -92,11 +92,12 @@ bool load_weights(const std::string& path, const Module& module,
     }
     const Tensor& loaded = found->second;
     const bool real = loaded.dtype() == DType::f32 || loaded.dtype() == DType::f64;
+    const bool integers = !real && loaded.dtype() != DType::bf16 && loaded.dtype() != DType::f16;
     const Shape expected = file_shape(t.shape, t.layout);
     if ((real || loaded.dtype() == t.dtype) && loaded.shape() == expected)
-      assignments.emplace_back([&path, &t, loaded, real] {
-        t.set([path, name = t.name, loaded, real, type = t.dtype, layout = t.layout] {
-          return from_file_layout(real ? finite_values(path, name, loaded, type) : loaded, layout);
+      assignments.emplace_back([&path, &t, loaded, integers] {
+        t.set([path, name = t.name, loaded, integers, type = t.dtype, layout = t.layout] {
+          return from_file_layout(integers ? loaded : finite_values(path, name, loaded, type), layout);
         });
       });
     else

@@ -137,10 +137,10 @@ std::shared_ptr<const LmData> load_lm_data(const LmConfig& config) {
   const std::string file = vocabulary_file(config);
   auto data = std::make_shared<LmData>(
       LmData{.vocabulary = file.empty() ? build_vocabulary(texts, config.data.vocab_size)
-                                              : data::read_word_vocabulary(file, &texts.invalid),
-                   .train = {},
-                   .valid = {},
-                   .test = {}});
+                                        : data::read_word_vocabulary(file, &texts.invalid),
+             .train = {},
+             .valid = {},
+             .test = {}});
   data->invalid = texts.invalid;
   data->notes.push_back({"vocabulary", std::to_string(data->vocabulary.size()) + " words, " +
                                            (file.empty() ? "of the training text" : file)});

@@ -43,7 +43,7 @@ ConfigPtr defaults(const Lookup& lookup) {
 
 // With a beta of 0.9 and more, methods with `beta` hardly train an LSTM in a few epochs ("Decay rate" in
 // docs/methods/birder.md).
-OptimizerConfig language_optimizer_defaults(const CommonConfig&, const std::string& name) {
+OptimizerConfig lm_optimizer_defaults(const CommonConfig&, const std::string& name) {
   OptimizerConfig config = name;
   if (config.has("beta")) config.set("beta", 0.5);
   if (config.has("weight_decay")) config.set("weight_decay", 1.2e-6);
@@ -137,7 +137,7 @@ const Program& lm_program() {
       .results = kResults,
       .default_optimizer = "adamw",
       .defaults = defaults,
-      .optimizer_defaults = language_optimizer_defaults,
+      .optimizer_defaults = lm_optimizer_defaults,
       .load = load,
   };
   return program;

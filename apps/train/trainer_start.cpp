@@ -64,10 +64,10 @@ std::vector<std::string> Trainer::warnings() const {
     all.push_back(
         "this processor computes bfloat16 products no faster than float32 products, so they are computed in float32: "
         "--dtype bf16 saves memory, but no time");
-  if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1)
+  if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1 &&
+      uses_mpi(config_))
     all.push_back(
-        "this build has no NCCL: GPUs access each other's memory within a process, and use host memory between "
-        "processes; install libnccl-dev and configure again");
+        "this build has no NCCL: processes exchange through host memory; install libnccl-dev and configure again");
   int64_t kept = 0;
   for (const StateTensor& part : replica_->optimizer().exchange_state()) kept += part.values.bytes();
   if (exchange.sharding != Sharding::none && exchange.sharding != Sharding::hybrid && kept > 0)

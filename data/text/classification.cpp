@@ -10,7 +10,7 @@ namespace godwit::data {
 constexpr int64_t kSpecial = 2;
 
 ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordPiece& tokenizer,
-                                           const ClassificationOptions& options)
+                                             const ClassificationOptions& options)
     : length_(options.length),
       classes_(std::ssize(text.classes)),
       pad_(tokenizer.vocabulary().pad()),

@@ -62,6 +62,20 @@ class CudaNcclGroup : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Streams, CudaNcclGroup, ::testing::Values(0, 3, 4));
 
+// With NCCL, an allocation of one thread could wait for a collective that waits for this thread.
+TEST(CudaNccl, ThreadsUseItOnlyWithoutPeerAccess) {
+  const auto uses_nccl = [] {
+    std::atomic<bool> found = false;
+    run_local({2, 1}, [&](Communicator& comm) { found = comm.world->collectives_are_kernels(); },
+              {.threads_per_rank = 1, .placement = {"cuda"}});
+    return found.load();
+  };
+  EXPECT_FALSE(uses_nccl());
+  emulated::peers = false;
+  EXPECT_TRUE(uses_nccl());
+  emulated::peers = true;
+}
+
 TEST_P(CudaNcclGroup, ACollectiveReturnsBeforeItsPeersJoin) {
   std::atomic<bool> returned = false;
   run([&](Communicator& comm, const Tensor& x) {

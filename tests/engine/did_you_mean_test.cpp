@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace godwit {
-namespace nearest_test {
+namespace did_you_mean_test {
 
 const std::vector<std::string> kNames{"sgd", "sgdm", "adam", "adamw", "softsignsgd", "birder", "binsgdm"};
 
@@ -37,5 +37,5 @@ TEST(DidYouMean, TimeAndTextAreBounded) {
   EXPECT_EQ(did_you_mean("x", std::vector<std::string>(32, "name\n")).substr(0, 25), "; available: name\\n, name");
 }
 
-}  // namespace nearest_test
+}  // namespace did_you_mean_test
 }  // namespace godwit

@@ -11,7 +11,7 @@
 #include "optim/sgd.h"
 
 namespace godwit {
-namespace bucket_size_test {
+namespace exchange_timing_test {
 
 using std::chrono::microseconds;
 constexpr int64_t kMib = 1 << 20;
@@ -141,5 +141,5 @@ TEST(BucketSize, MeasuresEveryKindOfMethod) {
   });
 }
 
-}  // namespace bucket_size_test
+}  // namespace exchange_timing_test
 }  // namespace godwit

@@ -1,7 +1,6 @@
 // The programs on a GPU, run from the command line. Workers that share a GPU must train like workers on the CPU.
 #include <cmath>
 
-#include "comm/transport/group_nccl.h"
 #include "engine/device.h"
 #include "tests/apps/small_data.h"
 
@@ -69,18 +68,6 @@ class CudaTrainResnet : public CudaPrograms {
     write_images(folder_ / "data", "t10k", 21, 21);
   }
 };
-
-TEST_F(CudaTrainResnet, ReportsMissingNccl) {
-  if (cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
-  const auto notice = [&](const std::string& flags) {
-    fs::remove_all(run_dir());
-    return train(flags + " --nodes 2 --max-steps 1 --device cuda").out.find("notice: this build has no NCCL") !=
-           std::string::npos;
-  };
-  EXPECT_EQ(notice(""), !nccl_built());
-  EXPECT_FALSE(notice("--set nccl=false"));
-  EXPECT_FALSE(notice("--set share_gpu=true"));
-}
 
 class CudaTrainBert : public CudaPrograms {
  protected:

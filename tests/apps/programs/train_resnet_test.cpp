@@ -28,7 +28,7 @@ TEST_F(TrainResnet, WritesARunDirectoryAndIsReproducible) {
   Outcome outcome = train(flags);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out, HasSubstr("replica checks: 5 passed")) << "four steps and the end: ";
+  EXPECT_THAT(outcome.out, HasSubstr("replica checks: 5 passed")) << "four steps and the end";
   const std::vector<json> first = metrics();
   ASSERT_EQ(first.size(), 5u) << "four steps and an evaluation";
   for (const char* key : {"step", "epoch", "loss", "lr", "samples_per_s", "step_s", "bytes_intra", "bytes_inter"})
@@ -192,7 +192,7 @@ TEST_F(TrainResnet, SkipsNonFiniteSteps) {
   const std::vector<json> lines = metrics();
   ASSERT_EQ(lines.size(), 4u);
   for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(lines[static_cast<size_t>(i)]["skipped"], i);
-  EXPECT_THAT(outcome.err, HasSubstr("test_loss is")) << "the evaluation of the model: ";
+  EXPECT_THAT(outcome.err, HasSubstr("test_loss is")) << "the evaluation of the model";
 }
 
 // The classes differ in the position of the bright quadrant, so augmentation is off.

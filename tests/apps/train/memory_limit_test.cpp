@@ -6,7 +6,7 @@
 #include "engine/check.h"
 
 namespace godwit::apps {
-namespace host_memory_test {
+namespace memory_limit_test {
 
 // Bytes of 1,000 parameters on 2 × 4 workers of one process, found as the smallest memory that is not refused.
 int64_t needed(Sharding sharding) {
@@ -51,5 +51,5 @@ TEST(HostMemory, HasAPlausibleSize) {
   EXPECT_LT(host_memory(), int64_t{1} << 50);
 }
 
-}  // namespace host_memory_test
+}  // namespace memory_limit_test
 }  // namespace godwit::apps

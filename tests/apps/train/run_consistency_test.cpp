@@ -10,7 +10,7 @@
 #include "tests/support.h"
 
 namespace godwit::apps {
-namespace consistency_test {
+namespace run_consistency_test {
 
 namespace fs = std::filesystem;
 
@@ -67,5 +67,5 @@ TEST(BuildIdentity, HasTheHashOfTheSourcesAndNoInstructionSet) {
   EXPECT_EQ(identity.find("avx"), std::string::npos) << identity;
 }
 
-}  // namespace consistency_test
+}  // namespace run_consistency_test
 }  // namespace godwit::apps

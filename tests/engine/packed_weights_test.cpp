@@ -13,7 +13,7 @@
 
 using namespace godwit;
 
-namespace weight_blocks_test {
+namespace packed_weights_test {
 
 // Random numbers, midpoints between two bfloat16 values, and non-finite values.
 Tensor some_weights(int64_t rows, int64_t columns) {
@@ -86,4 +86,4 @@ TEST(PackedWeights, NamesWeightsThatDoNotFit) {
   EXPECT_THROW(pack_weights(Cpu{}, {w}, false, 32, 64, DType::f32, to.raw()), Error);
 }
 
-}  // namespace weight_blocks_test
+}  // namespace packed_weights_test
