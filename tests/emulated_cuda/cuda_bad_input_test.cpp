@@ -46,7 +46,8 @@ TEST_F(CudaBadInput, AnOlderCudnnIsRefused) {
 }
 
 TEST_F(CudaBadInput, AnOlderNcclIsRefused) {
-  const auto connect = [] { run_local({2, 1}, [](Communicator&) {}, {.placement = {"cuda"}}); };
+  const Placement with_nccl{"cuda", false, true, /*nccl_between_threads=*/true};
+  const auto connect = [&] { run_local({2, 1}, [](Communicator&) {}, {.placement = with_nccl}); };
   EXPECT_NO_THROW(connect());
   emulated_nccl::version = 22705;
   EXPECT_THAT(error_of(connect),

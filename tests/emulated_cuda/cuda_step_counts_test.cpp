@@ -152,7 +152,7 @@ class CudaStepCounts : public ::testing::Test {
       CountedTask task(make_task(own, comm), comm, before);
       Trainer(program, own, task, comm).run(progress);
     };
-    run_local(topology, body, {.threads_per_rank = 1, .placement = {"cuda", /*share_gpu=*/!nccl, true, nccl}});
+    run_local(topology, body, {.threads_per_rank = 1, .placement = {"cuda", /*share_gpu=*/!nccl, true, true}});
     std::vector<StepCounts> counts;
     for (size_t i = 0; i < kSteps; ++i) counts.push_back(before.at(kFirst + i) - before.at(kFirst + i - 1));
     return counts;
