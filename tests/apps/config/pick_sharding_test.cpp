@@ -54,6 +54,9 @@ TEST(PickSharding, SignsAreNotClipped) {
   EXPECT_EQ(gpt("--exchange ef_signsgd")->clip.norm, 1);
   EXPECT_EQ(gpt("--exchange signsgd")->clip.norm, 0);
   EXPECT_THROW(gpt("--exchange signsgd --set clip.norm=1"), Error);
+  const std::string saved = write_file(R"({"exchange": {"name": "signsgd"}, "clip": {"norm": 0}})");
+  EXPECT_EQ(gpt("--config " + saved)->clip.norm, 0);
+  EXPECT_EQ(gpt("--exchange dense --config " + saved)->clip.norm, 1);
 }
 
 TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
