@@ -115,7 +115,7 @@ StepTimes DataParallel::times() const {
 // Throws unless the communicator has its groups.
 static Communicator& complete(Communicator& comm) {
   check(comm.world && comm.intra && comm.inter && comm.compute && comm.stats,
-        "DataParallel: the communicator has no groups; use that of run_local() or run_mpi()");
+        "DataParallel: the communicator has no groups; run_local() and run_mpi() provide a complete one");
   return comm;
 }
 

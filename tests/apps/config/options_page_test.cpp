@@ -29,8 +29,8 @@ std::string row(const std::string& group, const Option& option, const std::strin
                         cell(option.help), " |\n");
 }
 
-// Options of all methods whose most frequent default is that of more than half of them are listed once. The table of a
-// method has them only if its default is another one.
+// An option that all methods have is listed once if more than half of them share its default. The table of a method
+// then has the option only if the method's default differs.
 template <class Method, class Config>
 std::string section(const std::string& title, const std::string& group) {
   std::map<std::string, std::map<std::string, size_t>> methods_by_default;  // row without default -> default -> methods
