@@ -237,7 +237,7 @@ void expand(Node& node, const Tensor& dy, const std::function<std::shared_ptr<No
 void backward(const Var& loss, double seed) {
   const ProfileRange range("backward");
   check(loss.requires_grad(), "backward: the loss does not depend on anything that requires a gradient");
-  check(loss.value().numel() == 1, "backward: the loss must have one element, it is ", loss.shape());
+  check(loss.value().numel() == 1, "backward: the loss must have one element, got ", loss.shape());
   const std::shared_ptr<Node>& root = loss.impl_->node;
   Uses uses;
   count_use(root, 0, uses);

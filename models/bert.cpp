@@ -39,7 +39,7 @@ void check_input(const TextInput& input, const BertConfig& config) {
   const Tensor &ids = input.ids, &token_type_ids = input.token_type_ids, &mask = input.mask;
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
         "bert: ids must be int32 [batch, length] and not empty",
-        ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
+        ids.defined() ? detail::concat(", got ", ids.dtype(), " ", ids.shape()) : "");
   check(ids.dim(1) <= config.max_position_embeddings, "bert: texts of ", ids.dim(1),
         " tokens exceed max_position_embeddings ", config.max_position_embeddings);
   check(!token_type_ids.defined() || (token_type_ids.dtype() == DType::i32 && token_type_ids.shape() == ids.shape()),
@@ -292,7 +292,7 @@ Var pretraining_loss(const BertForPreTraining::Output& output, const Tensor& mas
 Var question_answering_loss(const Var& logits, const Tensor& starts, const Tensor& ends) {
   const int64_t batch = starts.numel();
   check(batch > 0 && logits.shape().rank() == 2 && logits.dim(0) % batch == 0 && logits.dim(1) == 2,
-        "question_answering_loss: logits must be [batch·length, 2], they are ", logits.shape(), ", the batch is ",
+        "question_answering_loss: logits must be [batch·length, 2], got ", logits.shape(), ", the batch is ",
         batch);
   const auto loss = [&](int64_t column, const Tensor& labels) {
     const Var scores = ops::reshape(ops::column(logits, column), {batch, logits.dim(0) / batch});

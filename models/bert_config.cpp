@@ -53,7 +53,7 @@ constexpr Size kSizes[] = {
 const std::vector<std::string> kActivations{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh"};
 
 void check_probability(const char* name, double p) {
-  check(p >= 0 && p < 1, "bert: ", name, " must be in [0, 1), it is ", p);
+  check(p >= 0 && p < 1, "bert: ", name, " must be in [0, 1), got ", p);
 }
 
 // id2label {"0": "name", …}, or num_labels.
@@ -87,7 +87,7 @@ BertConfig bert_config(const std::string& name) { return config_of(table(), "ber
 void check_bert_config(const BertConfig& config) {
   for (const Size& size : kSizes)
     check(config.*size.member >= 1 && config.*size.member <= size.most, "bert: ", size.name, " must be from 1 to ",
-          size.most, ", it is ", config.*size.member);
+          size.most, ", got ", config.*size.member);
   check(config.hidden_size % config.num_attention_heads == 0, "bert: hidden_size ", config.hidden_size,
         " does not divide into num_attention_heads ", config.num_attention_heads);
   if (!contains(kActivations, config.hidden_act))
@@ -98,16 +98,16 @@ void check_bert_config(const BertConfig& config) {
   if (config.classifier_dropout) check_probability("classifier_dropout", *config.classifier_dropout);
   if (const auto pad = config.pad_token_id)
     check(*pad >= 0 && *pad < config.vocab_size, "bert: pad_token_id must be in [0, vocab_size ", config.vocab_size,
-          "), it is ", *pad);
+          "), got ", *pad);
   check(config.initializer_range >= 0 && std::isfinite(config.initializer_range),
-        "bert: initializer_range must be finite and not negative, it is ", config.initializer_range);
+        "bert: initializer_range must be finite and not negative, got ", config.initializer_range);
   check(config.layer_norm_eps > 0 && std::isfinite(config.layer_norm_eps),
-        "bert: layer_norm_eps must be finite and positive, it is ", config.layer_norm_eps);
+        "bert: layer_norm_eps must be finite and positive, got ", config.layer_norm_eps);
   check(!config.labels.empty(), "bert: a classifier needs at least one label");
   check(config.recompute >= 0 && config.recompute <= config.num_hidden_layers,
-        "bert: recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", it is ", config.recompute);
+        "bert: recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", got ", config.recompute);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
-        "bert: dtype must be f32, bf16 or f64, it is ", config.dtype);
+        "bert: dtype must be f32, bf16 or f64, got ", config.dtype);
 }
 
 BertConfig read_bert_config(const std::string& path) {

@@ -49,7 +49,7 @@ KeyValueCache CausalLM::make_cache(int64_t capacity) const {
 void CausalLM::check_ids(const Tensor& ids, int64_t first) const {
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0, sizes_.name,
         ": ids must be int32 [batch, length] and not empty",
-        ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
+        ids.defined() ? detail::concat(", got ", ids.dtype(), " ", ids.shape()) : "");
   const int64_t length = ids.dim(1);
   check(first + length <= sizes_.positions, sizes_.name, ": a text of ", first + length, " tokens exceeds ",
         sizes_.positions_field, " ", sizes_.positions);

@@ -26,7 +26,7 @@ class ConfigReader {
   void require(const char* name) const;         // throws if the field is missing
   template <class... Parts>
   [[noreturn]] void wrong(const char* name, const nlohmann::json& value, const Parts&... rule) const {
-    fail(file_, ": ", name, " ", detail::concat(rule...), ", it is ", excerpt(dump_json(value)));
+    fail(file_, ": ", name, " ", detail::concat(rule...), ", got ", excerpt(dump_json(value)));
   }
   // Each function sets *to, unless the field is missing. Throws if the field has another type.
   void integer(const char* name, int64_t* to) const;

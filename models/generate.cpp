@@ -24,9 +24,9 @@ std::vector<float> next_logits(const CausalLM& model, std::span<const int32_t> t
 
 void check_sample_options(const SampleOptions& options) {
   check(options.temperature >= 0 && std::isfinite(options.temperature),
-        "temperature must be finite and not negative, it is ", options.temperature);
-  check(options.top_k >= 0, "top_k must not be negative, it is ", options.top_k);
-  check(options.top_p > 0 && options.top_p <= 1, "top_p must be in (0, 1], it is ", options.top_p);
+        "temperature must be finite and not negative, got ", options.temperature);
+  check(options.top_k >= 0, "top_k must not be negative, got ", options.top_k);
+  check(options.top_p > 0 && options.top_p <= 1, "top_p must be in (0, 1], got ", options.top_p);
 }
 
 int32_t sample_token(std::span<const float> logits, const SampleOptions& options, double uniform) {

@@ -82,8 +82,8 @@ Gpt2Config gpt2_config(const std::string& name) { return config_of(table(), "gpt
 void check_gpt2_config(const Gpt2Config& config) {
   for (const Size& size : kSizes)
     check(config.*size.member >= 1 && config.*size.member <= size.most, "gpt2: ", size.name, " must be from 1 to ",
-          size.most, ", it is ", config.*size.member);
-  check(config.inner() >= 1 && config.inner() <= 1 << 22, "gpt2: n_inner must be from 1 to ", 1 << 22, ", it is ",
+          size.most, ", got ", config.*size.member);
+  check(config.inner() >= 1 && config.inner() <= 1 << 22, "gpt2: n_inner must be from 1 to ", 1 << 22, ", got ",
         config.inner());
   check(config.n_embd % config.n_head == 0, "gpt2: n_embd ", config.n_embd, " is not a multiple of n_head ",
         config.n_head);
@@ -91,16 +91,16 @@ void check_gpt2_config(const Gpt2Config& config) {
     fail("gpt2: activation_function '", excerpt(config.activation_function), "' is not supported",
          did_you_mean(config.activation_function, kActivations));
   for (const Fraction& p : kDropouts)
-    check(config.*p.member >= 0 && config.*p.member < 1, "gpt2: ", p.name, " must be in [0, 1), it is ",
+    check(config.*p.member >= 0 && config.*p.member < 1, "gpt2: ", p.name, " must be in [0, 1), got ",
           config.*p.member);
   check(config.initializer_range >= 0 && std::isfinite(config.initializer_range),
-        "gpt2: initializer_range must be finite and not negative, it is ", config.initializer_range);
+        "gpt2: initializer_range must be finite and not negative, got ", config.initializer_range);
   check(config.layer_norm_epsilon > 0 && std::isfinite(config.layer_norm_epsilon),
-        "gpt2: layer_norm_epsilon must be finite and positive, it is ", config.layer_norm_epsilon);
+        "gpt2: layer_norm_epsilon must be finite and positive, got ", config.layer_norm_epsilon);
   check(config.recompute >= 0 && config.recompute <= config.n_layer, "gpt2: recompute must be from 0 to n_layer ",
-        config.n_layer, ", it is ", config.recompute);
+        config.n_layer, ", got ", config.recompute);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
-        "gpt2: dtype must be f32, bf16 or f64, it is ", config.dtype);
+        "gpt2: dtype must be f32, bf16 or f64, got ", config.dtype);
 }
 
 Gpt2Config read_gpt2_config(const std::string& path) {

@@ -62,7 +62,7 @@ std::vector<std::string> image_model_names() {
 }
 
 std::unique_ptr<ImageModel> make_image_model(const std::string& name, const ImageModelOptions& options) {
-  check(options.image.rank() == 3, name, ": the shape of an image must be [height, width, channels], it is ",
+  check(options.image.rank() == 3, name, ": the shape of an image must be [height, width, channels], got ",
         options.image);
   if (contains(resnet_names(), name)) return make_resnet(name, options);
   if (contains(vgg_names(), name)) return make_vgg(name, options);

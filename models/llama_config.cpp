@@ -242,7 +242,7 @@ void check_llama_config(const LlamaConfig& config) {
   check(contains(llama_types(), name), "llama: model_type '", excerpt(name),
         "' is not supported, expected llama, mistral, qwen2 or mixtral");
   const auto in_range = [&](const char* field, int64_t value, int64_t most) {
-    check(value >= 1 && value <= most, name, ": ", field, " must be from 1 to ", most, ", it is ", value);
+    check(value >= 1 && value <= most, name, ": ", field, " must be from 1 to ", most, ", got ", value);
   };
   for (const Size& size : kSizes) in_range(size.name, config.*size.member, size.most);
   in_range("num_key_value_heads", config.kv_heads(), 1 << 14);
@@ -251,7 +251,7 @@ void check_llama_config(const LlamaConfig& config) {
   check(config.head_dim || config.hidden_size % config.num_attention_heads == 0, name, ": hidden_size ",
         config.hidden_size, " is not a multiple of num_attention_heads ", config.num_attention_heads);
   in_range("head_dim", config.head_width(), 1 << 14);
-  check(config.head_width() % 2 == 0, name, ": head_dim must be even for rotary positions, it is ",
+  check(config.head_width() % 2 == 0, name, ": head_dim must be even for rotary positions, got ",
         config.head_width());
   if (config.sliding_window) in_range("sliding_window", *config.sliding_window, int64_t{1} << 40);
   if (config.has_experts()) {
@@ -260,21 +260,21 @@ void check_llama_config(const LlamaConfig& config) {
     check(config.num_experts_per_tok <= config.num_local_experts, name, ": num_experts_per_tok ",
           config.num_experts_per_tok, " exceeds num_local_experts ", config.num_local_experts);
     check(config.router_aux_loss_coef >= 0 && std::isfinite(config.router_aux_loss_coef), name,
-          ": router_aux_loss_coef must be finite and not negative, it is ", config.router_aux_loss_coef);
+          ": router_aux_loss_coef must be finite and not negative, got ", config.router_aux_loss_coef);
   }
   check_rotary(config.rope, name);
   check(config.attention_dropout >= 0 && config.attention_dropout < 1, name,
-        ": attention_dropout must be in [0, 1), it is ", config.attention_dropout);
+        ": attention_dropout must be in [0, 1), got ", config.attention_dropout);
   check(config.initializer_range >= 0 && std::isfinite(config.initializer_range), name,
-        ": initializer_range must be finite and not negative, it is ", config.initializer_range);
+        ": initializer_range must be finite and not negative, got ", config.initializer_range);
   check(config.rms_norm_eps > 0 && std::isfinite(config.rms_norm_eps), name,
-        ": rms_norm_eps must be finite and positive, it is ", config.rms_norm_eps);
+        ": rms_norm_eps must be finite and positive, got ", config.rms_norm_eps);
   check(config.recompute >= 0 && config.recompute <= config.num_hidden_layers, name,
-        ": recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", it is ", config.recompute);
+        ": recompute must be from 0 to num_hidden_layers ", config.num_hidden_layers, ", got ", config.recompute);
   check(config.recompute == 0 || !config.has_experts(), name,
         ": recompute is ", config.recompute, ", but layers with experts cannot be recomputed; expected 0");
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64, name,
-        ": dtype must be f32, bf16 or f64, it is ", config.dtype);
+        ": dtype must be f32, bf16 or f64, got ", config.dtype);
 }
 
 LlamaConfig read_llama_config(const std::string& path) {

@@ -14,12 +14,12 @@ namespace {
 
 const LstmConfig& checked(const LstmConfig& c) {
   check(c.vocab_size > 0 && c.embedding > 0 && c.hidden > 0 && c.layers > 0,
-        "lstm: vocab_size, embedding, hidden and layers must be positive, they are ", c.vocab_size, ", ", c.embedding,
+        "lstm: vocab_size, embedding, hidden and layers must be positive, got ", c.vocab_size, ", ", c.embedding,
         ", ", c.hidden, " and ", c.layers);
   for (const double p : {c.input_dropout, c.hidden_dropout, c.output_dropout, c.weight_dropout})
     check(p >= 0 && p < 1, "lstm: a dropout is ", p, ", expected a fraction in [0, 1)");
   check(c.init_range >= 0 && c.recurrent_range >= 0, "lstm: init_range and recurrent_range must not be negative, ",
-        "they are ", c.init_range, " and ", c.recurrent_range);
+        "got ", c.init_range, " and ", c.recurrent_range);
   return c;
 }
 
@@ -85,7 +85,7 @@ LstmLanguageModel::Output LstmLanguageModel::forward(const Tensor& ids, const St
                                                      const DropoutContext* dropout) const {
   check(ids.defined() && ids.dtype() == DType::i32 && ids.shape().rank() == 2 && ids.numel() > 0,
         "lstm: ids must be int32 [time, batch] and not empty",
-        ids.defined() ? detail::concat(", they are ", ids.dtype(), " ", ids.shape()) : "");
+        ids.defined() ? detail::concat(", got ", ids.dtype(), " ", ids.shape()) : "");
   const int64_t time = ids.dim(0), batch = ids.dim(1);
   const auto drop = [&](const Var& x, double p, int64_t site) {
     return dropout ? ops::dropout(x, p, dropout->key(site)) : x;

@@ -30,11 +30,11 @@ const NamedConfigs<ResNetConfig>& table() {
 const ResNetConfig& checked(const ResNetConfig& config) {
   check(!config.blocks.empty(), "resnet: the configuration has no stages; start from resnet_config(name)");
   for (const int64_t blocks : config.blocks) check(blocks > 0, "resnet: a stage has ", blocks, " blocks");
-  check(config.width >= 0, "resnet: width must not be negative, it is ", config.width);
-  check(config.in_channels > 0, "resnet: in_channels must be positive, it is ", config.in_channels);
-  check(config.num_classes > 0, "resnet: num_classes must be positive, it is ", config.num_classes);
+  check(config.width >= 0, "resnet: width must not be negative, got ", config.width);
+  check(config.in_channels > 0, "resnet: in_channels must be positive, got ", config.in_channels);
+  check(config.num_classes > 0, "resnet: num_classes must be positive, got ", config.num_classes);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
-        "resnet: dtype must be f32, bf16 or f64, it is ", config.dtype);
+        "resnet: dtype must be f32, bf16 or f64, got ", config.dtype);
   check(!(config.cifar && config.bottleneck), "resnet: cifar and bottleneck are both set; cifar needs basic blocks");
   return config;
 }

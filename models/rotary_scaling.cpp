@@ -49,11 +49,11 @@ void check_rotary(const RotaryScaling& s, const std::string& name) {
   const std::vector<std::string> types = rotary_types();
   check(std::find(types.begin(), types.end(), s.type) != types.end(), name, ": rope_type '", excerpt(s.type),
         "' is not supported, expected default, linear, dynamic, llama3 or yarn");
-  check(s.theta > 1 && std::isfinite(s.theta), name, ": rope_theta must be finite and above 1, it is ", s.theta);
-  check(positive(s.factor), name, ": factor of rope_type ", s.type, " must be finite and positive, it is ", s.factor);
+  check(s.theta > 1 && std::isfinite(s.theta), name, ": rope_theta must be finite and above 1, got ", s.theta);
+  check(positive(s.factor), name, ": factor of rope_type ", s.type, " must be finite and positive, got ", s.factor);
   if (s.type == "llama3" || s.type == "yarn")
     check(s.original_positions >= 1 && s.original_positions <= 1 << 24, name,
-          ": original_max_position_embeddings must be from 1 to ", 1 << 24, ", it is ", s.original_positions);
+          ": original_max_position_embeddings must be from 1 to ", 1 << 24, ", got ", s.original_positions);
   check(positive(s.low_freq_factor) && positive(s.high_freq_factor) && s.low_freq_factor < s.high_freq_factor, name,
         ": low_freq_factor ", s.low_freq_factor, " and high_freq_factor ", s.high_freq_factor,
         " must be positive, and the first must be smaller");
@@ -62,7 +62,7 @@ void check_rotary(const RotaryScaling& s, const std::string& name) {
   for (const auto& [field, value] :
        {std::pair{"attention_factor", s.attention_factor}, {"mscale", s.mscale}, {"mscale_all_dim", s.mscale_all_dim}})
     check(!value || (*value >= 0 && std::isfinite(*value)), name, ": ", field,
-          " must be finite and not negative, it is ", value.value_or(0));
+          " must be finite and not negative, got ", value.value_or(0));
 }
 
 std::vector<double> rotary_frequencies(const RotaryScaling& scaling, int64_t head_dim) {

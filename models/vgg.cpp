@@ -32,12 +32,12 @@ const VggConfig& checked(const VggConfig& config) {
     check(!stage.empty(), "vgg: a stage has no convolutions");
     for (const int64_t channels : stage) check(channels > 0, "vgg: a convolution has ", channels, " channels");
   }
-  check(config.hidden > 0, "vgg: hidden must be positive, it is ", config.hidden);
-  check(config.dropout >= 0 && config.dropout < 1, "vgg: dropout must be in [0, 1), it is ", config.dropout);
-  check(config.in_channels > 0, "vgg: in_channels must be positive, it is ", config.in_channels);
-  check(config.num_classes > 0, "vgg: num_classes must be positive, it is ", config.num_classes);
+  check(config.hidden > 0, "vgg: hidden must be positive, got ", config.hidden);
+  check(config.dropout >= 0 && config.dropout < 1, "vgg: dropout must be in [0, 1), got ", config.dropout);
+  check(config.in_channels > 0, "vgg: in_channels must be positive, got ", config.in_channels);
+  check(config.num_classes > 0, "vgg: num_classes must be positive, got ", config.num_classes);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
-        "vgg: dtype must be f32, bf16 or f64, it is ", config.dtype);
+        "vgg: dtype must be f32, bf16 or f64, got ", config.dtype);
   return config;
 }
 

@@ -30,7 +30,7 @@ const NamedConfigs<VitConfig>& table() {
 
 const VitConfig& checked(const VitConfig& config) {
   check(config.hidden_dim > 0 && config.layers > 0 && config.heads > 0 && config.mlp_dim > 0,
-        "vit: hidden_dim, layers, heads and mlp_dim must be positive, they are ", config.hidden_dim, ", ",
+        "vit: hidden_dim, layers, heads and mlp_dim must be positive, got ", config.hidden_dim, ", ",
         config.layers, ", ", config.heads, ", ", config.mlp_dim);
   check(config.hidden_dim % config.heads == 0, "vit: hidden_dim ", config.hidden_dim, " does not divide into ",
         config.heads, " heads");
@@ -39,11 +39,11 @@ const VitConfig& checked(const VitConfig& config) {
         "vit: images of ", config.height, "×", config.width, " do not divide into patches of ", config.patch_size, "×",
         config.patch_size, "; choose another patch_size");
   for (const auto& [name, p] : {std::pair{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout}})
-    check(p >= 0 && p < 1, "vit: ", name, " must be in [0, 1), it is ", p);
-  check(config.in_channels > 0, "vit: in_channels must be positive, it is ", config.in_channels);
-  check(config.num_classes > 0, "vit: num_classes must be positive, it is ", config.num_classes);
+    check(p >= 0 && p < 1, "vit: ", name, " must be in [0, 1), got ", p);
+  check(config.in_channels > 0, "vit: in_channels must be positive, got ", config.in_channels);
+  check(config.num_classes > 0, "vit: num_classes must be positive, got ", config.num_classes);
   check(config.dtype == DType::f32 || config.dtype == DType::bf16 || config.dtype == DType::f64,
-        "vit: dtype must be f32, bf16 or f64, it is ", config.dtype);
+        "vit: dtype must be f32, bf16 or f64, got ", config.dtype);
   return config;
 }
 

@@ -14,7 +14,7 @@ namespace ops {
 
 // Column i of x [n, c], as [n]. Throws if x has no such column.
 inline Var column(const Var& x, int64_t i) {
-  check(x.shape().rank() == 2, "column: x must be [n, columns], it is ", x.shape());
+  check(x.shape().rank() == 2, "column: x must be [n, columns], got ", x.shape());
   check(i >= 0 && i < x.dim(1), "column: there is no column ", i, ", x is ", x.shape());
   Tensor y({x.dim(0)}, x.dtype(), x.device());
   on_device(y, [&](auto device) { column_forward(device, x.value(), i, y); });

@@ -45,9 +45,9 @@ void dropout_forward(Cpu, const Tensor& x, double p, const DropoutKey& key, cons
 }
 
 Var ops::dropout(const Var& x, double p, const DropoutKey& key) {
-  check(p >= 0 && p < 1, "dropout: the probability must be in [0, 1), it is ", p);
-  check(key.site < 1 << 24, "dropout: the site must be below 2^24, it is ", key.site);
-  check(x.value().numel() <= int64_t{1} << 34, "dropout: x has more than 2^34 elements, it is ", x.shape());
+  check(p >= 0 && p < 1, "dropout: the probability must be in [0, 1), got ", p);
+  check(key.site < 1 << 24, "dropout: the site must be below 2^24, got ", key.site);
+  check(x.value().numel() <= int64_t{1} << 34, "dropout: x must have at most 2^34 elements, got ", x.shape());
   if (p == 0) return x;
   Tensor y(x.shape(), x.dtype(), x.device());
   on_device(y, [&](auto device) { dropout_forward(device, x.value(), p, key, y); });

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kColumns = 16;  // minimum columns per thread: a cache line of float32
 
 void check_arguments(const Tensor& ids, const Tensor& table) {
-  check(table.shape().rank() == 2, "embedding: the table must be [rows, width], it is ", table.shape());
-  check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], they are ",
+  check(table.shape().rank() == 2, "embedding: the table must be [rows, width], got ", table.shape());
+  check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], got ",
         ids.dtype(), " ", ids.shape());
   check(ids.numel() <= std::numeric_limits<int32_t>::max(), "embedding: ", ids.numel(),
         " ids exceed the limit of 2^31 - 1");

@@ -34,7 +34,7 @@ void largest_of(const T* values, int64_t count, int64_t k, std::vector<int32_t>&
 
 ExpertRouting route_to_experts(const Tensor& probabilities, int64_t k) {
   check(probabilities.shape().rank() == 2 && probabilities.numel() > 0,
-        "experts: probabilities must be [n, experts] and not empty, they are ", probabilities.shape());
+        "experts: probabilities must be [n, experts] and not empty, got ", probabilities.shape());
   const int64_t n = probabilities.dim(0), experts = probabilities.dim(1);
   check(k >= 1 && k <= experts, "experts: a token must use 1 to ", experts, " experts, not ", k);
   const Tensor here = probabilities.to(kCpu);
@@ -179,7 +179,7 @@ Var expert_linear(const Var& x, const std::vector<Var>& weights, const ExpertRou
   const int64_t in = x.dim(1), out = weights[0].dim(0);
   for (const Var& w : weights)
     check(w.shape() == Shape{out, in} && w.dtype() == compute_dtype(x.dtype()), "expert_linear: a weight must be ",
-          compute_dtype(x.dtype()), " ", Shape{out, in}, ", it is ", w.dtype(), " ", w.shape());
+          compute_dtype(x.dtype()), " ", Shape{out, in}, ", got ", w.dtype(), " ", w.shape());
   const Tensor y({x.dim(0), out}, x.dtype(), x.device());
   const auto rows_of = [routing](const Tensor& t, size_t e) {
     return t.rows(routing.start[e], routing.start[e + 1] - routing.start[e]);
@@ -215,7 +215,7 @@ Var expert_linear(const Var& x, const std::vector<Var>& weights, const ExpertRou
 Var combine_experts(const Var& x, const Var& weights, const ExpertRouting& routing) {
   check_rows("combine_experts", x.value(), routing.tokens.numel());
   check(weights.shape() == routing.slots.shape() && weights.dtype() == compute_dtype(x.dtype()),
-        "combine_experts: weights must be ", compute_dtype(x.dtype()), " ", routing.slots.shape(), ", they are ",
+        "combine_experts: weights must be ", compute_dtype(x.dtype()), " ", routing.slots.shape(), ", got ",
         weights.dtype(), " ", weights.shape());
   const Tensor slots = routing.slots.to(x.device()), y({slots.dim(0), x.dim(1)}, x.dtype(), x.device());
   on_device(y, [&](auto device) { combine_experts_forward(device, x.value(), weights.value(), slots, y); });

@@ -74,21 +74,21 @@ void linear_backward_weights(Cpu, const Tensor& x, const Tensor& dy, const Tenso
 namespace {
 
 void check_layers(const Var& x, const std::vector<LinearParameters>& layers) {
-  check(x.shape().rank() == 2, "linear: x must be [n, in], it is ", x.shape());
+  check(x.shape().rank() == 2, "linear: x must be [n, in], got ", x.shape());
   check(x.dtype() == DType::f32 || x.dtype() == DType::bf16 || x.dtype() == DType::f64,
         "linear: takes float32, bfloat16 or float64, x is ", x.dtype());
   check(!layers.empty(), "joined_linear: there must be at least one layer");
   const DType type = compute_dtype(x.dtype());
   const auto& [first_w, first_bias] = layers[0];
   for (const auto& [w, bias] : layers) {
-    check(w.shape().rank() == 2, "linear: weight must be [out, in], it is ", w.shape());
+    check(w.shape().rank() == 2, "linear: weight must be [out, in], got ", w.shape());
     check(x.dim(1) == w.dim(1), "linear: weight expects ", w.dim(1), " features, x is ", x.shape());
     check(x.dim(0) > 0 && w.dim(0) > 0 && w.dim(1) > 0, "linear: nothing to compute, x is ", x.shape(), ", weight ",
           w.shape());
-    check(w.dtype() == type, "linear: x is ", x.dtype(), ", weight must be ", type, ", it is ", w.dtype());
+    check(w.dtype() == type, "linear: x is ", x.dtype(), ", weight must be ", type, ", got ", w.dtype());
     if (bias.defined())
       check(bias.shape() == Shape{w.dim(0)} && bias.dtype() == type, "linear: bias must be ", type, " ",
-            Shape{w.dim(0)}, ", it is ", bias.dtype(), " ", bias.shape());
+            Shape{w.dim(0)}, ", got ", bias.dtype(), " ", bias.shape());
     check(bias.defined() == first_bias.defined(), "joined_linear: all layers must have a bias, or none");
     check(w.requires_grad() == first_w.requires_grad() && bias.requires_grad() == first_bias.requires_grad(),
           "joined_linear: all weights must require a gradient, or none, and all biases");

@@ -122,12 +122,12 @@ struct EarlyGradients {
 
 Var ops::linear_cross_entropy(const Var& x, const Var& w, const Tensor& labels, std::optional<int32_t> ignore) {
   check(x.shape().rank() == 2 && w.shape().rank() == 2 && x.dim(1) == w.dim(1),
-        "linear_cross_entropy: x must be [n, width] and the weight [classes, width], they are ", x.shape(), " and ",
+        "linear_cross_entropy: x must be [n, width] and the weight [classes, width], got ", x.shape(), " and ",
         w.shape());
   const int64_t n = x.dim(0), classes = w.dim(0);
   if (n * classes <= kFewLogits) return softmax_cross_entropy(cast(linear(x, w), w.dtype()), labels, 0, ignore);
   check(w.dtype() == compute_dtype(x.dtype()), "linear_cross_entropy: x is ", x.dtype(), ", the weight must be ",
-        compute_dtype(x.dtype()), ", it is ", w.dtype());
+        compute_dtype(x.dtype()), ", got ", w.dtype());
   if (detail::faster_in_f32(x)) return linear_cross_entropy(cast(x, w.dtype()), w, labels, ignore);
   const Tensor here = labels.to(kCpu);
   check_labels(n, classes, here, ignore, "linear_cross_entropy");

@@ -69,16 +69,16 @@ void cell_backward(const Tensor& gates, const Tensor& before, const Tensor& afte
 }
 
 void check_arguments(const Var& x, const ops::LstmState& initial, const ops::LstmWeights& w) {
-  check(x.shape().rank() == 3 && x.value().numel() > 0, "lstm: x must be [time, batch, input] and not empty, it is ",
+  check(x.shape().rank() == 3 && x.value().numel() > 0, "lstm: x must be [time, batch, input] and not empty, got ",
         x.shape());
   check(x.dtype() == DType::f32 || x.dtype() == DType::bf16 || x.dtype() == DType::f64,
         "lstm: takes float32, bfloat16 or float64, x is ", x.dtype());
   const DType type = compute_dtype(x.dtype());
   check(w.w_hh.shape().rank() == 2 && w.w_hh.dim(1) > 0 && w.w_hh.dim(0) == 4 * w.w_hh.dim(1),
-        "lstm: w_hh must be [4·width, width], it is ", w.w_hh.shape());
+        "lstm: w_hh must be [4·width, width], got ", w.w_hh.shape());
   const int64_t width = w.w_hh.dim(1);
   const auto expect = [](const Var& given, const char* name, const Shape& shape, DType dtype) {
-    check(given.shape() == shape && given.dtype() == dtype, "lstm: ", name, " must be ", dtype, " ", shape, ", it is ",
+    check(given.shape() == shape && given.dtype() == dtype, "lstm: ", name, " must be ", dtype, " ", shape, ", got ",
           given.dtype(), " ", given.shape());
   };
   expect(w.w_hh, "w_hh", {4 * width, width}, type);

@@ -28,12 +28,12 @@ void multiply(bool trans_a, bool trans_b, const Tensor& a, const Tensor& b, cons
 
 Var ops::matmul(const Var& a, const Var& b, bool trans_a, bool trans_b) {
   const int rank = a.shape().rank(), last = rank - 1;
-  check(rank == 2 || rank == 3, "matmul: a must be a matrix or [batch, rows, columns], it is ", a.shape());
+  check(rank == 2 || rank == 3, "matmul: a must be a matrix or [batch, rows, columns], got ", a.shape());
   check(b.shape().rank() == rank && (rank == 2 || b.dim(0) == a.dim(0)), "matmul: b must have ",
         rank == 2 ? "two extents" : "three extents and a's first extent", ", a is ", a.shape(), ", b ", b.shape());
   check(a.dtype() == DType::f32 || a.dtype() == DType::bf16 || a.dtype() == DType::f64,
         "matmul: takes float32, bfloat16 or float64, a is ", a.dtype());
-  check(b.dtype() == a.dtype(), "matmul: a and b must have the same type, they are ", a.dtype(), " and ", b.dtype());
+  check(b.dtype() == a.dtype(), "matmul: a and b must have the same type, got ", a.dtype(), " and ", b.dtype());
   const int64_t m = a.dim(trans_a ? last : last - 1), k = a.dim(trans_a ? last - 1 : last);
   const int64_t n = b.dim(trans_b ? last - 1 : last);
   check(b.dim(trans_b ? last : last - 1) == k, "matmul: a ", a.shape(), trans_a ? " transposed" : "", " has ", k,

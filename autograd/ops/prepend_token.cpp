@@ -42,15 +42,15 @@ void prepend_token_backward(Cpu, const Tensor& dy, const Tensor& dx) {
 }
 
 Var ops::prepend_token(const Var& x, const Var& token, const Var& positions) {
-  check(x.shape().rank() == 3, "prepend_token: x must be [n, length, width], it is ", x.shape());
+  check(x.shape().rank() == 3, "prepend_token: x must be [n, length, width], got ", x.shape());
   const int64_t n = x.dim(0), length = x.dim(1) + 1, width = x.dim(2);
   const DType type = compute_dtype(x.dtype());
   check(n > 0 && width > 0, "prepend_token: nothing to compute, x is ", x.shape());
   const auto check_parameter = [&](const Var& v, int64_t rows, const char* name) {
     const int rank = v.shape().rank();
     check(v.value().numel() == rows * width && rank > 0 && v.dim(rank - 1) == width, "prepend_token: ", name,
-          " must be ", Shape{rows, width}, " as x is ", x.shape(), ", it is ", v.shape());
-    check(v.dtype() == type, "prepend_token: x is ", x.dtype(), ", ", name, " must be ", type, ", it is ", v.dtype());
+          " must be ", Shape{rows, width}, " as x is ", x.shape(), ", got ", v.shape());
+    check(v.dtype() == type, "prepend_token: x is ", x.dtype(), ", ", name, " must be ", type, ", got ", v.dtype());
   };
   check_parameter(token, 1, "token");
   check_parameter(positions, length, "positions");

@@ -33,13 +33,13 @@ void rotate(Cpu, const Tensor& x, const RotaryTable& table, int64_t length, int6
 
 Var ops::rotary(const Var& x, const RotaryTable& table, int64_t length, int64_t first) {
   check(table.cos.shape().rank() == 2 && table.cos.dim(1) > 0, "rotary: the table must be [positions, head_dim / 2], ",
-        "it is ", table.cos.shape());
+        "got ", table.cos.shape());
   check_like(table.sin, table.cos, "rotary", "sin");
   const int64_t positions = table.cos.dim(0), head_dim = 2 * table.cos.dim(1);
   check(x.shape().rank() == 2 && x.dim(1) > 0 && x.dim(1) % head_dim == 0, "rotary: x must be [rows, heads · ",
-        head_dim, "], it is ", x.shape());
+        head_dim, "], got ", x.shape());
   check(table.cos.dtype() == compute_dtype(x.dtype()), "rotary: the table must be ", compute_dtype(x.dtype()),
-        " as x is ", x.dtype(), ", it is ", table.cos.dtype());
+        " as x is ", x.dtype(), ", got ", table.cos.dtype());
   check(length > 0 && x.dim(0) % length == 0, "rotary: ", x.dim(0), " rows do not divide into texts of ", length);
   check(first >= 0 && first + length <= positions, "rotary: positions ", first, " to ", first + length - 1,
         " exceed the table of ", positions, " positions");

@@ -65,10 +65,10 @@ void softmax_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) 
 }
 
 Var ops::softmax(const Var& x, const Tensor& mask) {
-  check(x.shape().rank() == 2 && x.value().numel() > 0, "softmax: x must be [n, c], not empty, it is ", x.shape());
+  check(x.shape().rank() == 2 && x.value().numel() > 0, "softmax: x must be [n, c], not empty, got ", x.shape());
   if (mask.defined())
     check(mask.dtype() == DType::u8 && mask.shape() == x.shape(), "softmax: mask must be ", DType::u8, " ", x.shape(),
-          ", it is ", mask.dtype(), " ", mask.shape());
+          ", got ", mask.dtype(), " ", mask.shape());
   const Tensor y(x.shape(), x.dtype(), x.device());
   const Tensor there = mask.defined() ? mask.to(x.device()) : mask;
   on_device(y, [&](auto device) { softmax_forward(device, x.value(), there, y); });

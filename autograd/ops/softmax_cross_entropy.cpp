@@ -11,7 +11,7 @@ namespace godwit {
 void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optional<int32_t> ignore,
                   const char* operation) {
   check(labels.dtype() == DType::i32 && labels.shape() == Shape{n}, operation, ": labels must be ", DType::i32, " ",
-        Shape{n}, ", they are ", labels.dtype(), " ", labels.shape());
+        Shape{n}, ", got ", labels.dtype(), " ", labels.shape());
   const auto check_all = [=] {
     for (int64_t i = 0; i < labels.numel(); ++i) {
       const int32_t label = labels.data<int32_t>()[i];
@@ -26,7 +26,7 @@ void check_labels(int64_t n, int64_t classes, const Tensor& labels, std::optiona
 namespace {
 
 void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int32_t> ignore, const char* operation) {
-  check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], they are ", logits.shape());
+  check(logits.shape().rank() == 2, operation, ": logits must be [n, classes], got ", logits.shape());
   godwit::check_labels(logits.dim(0), logits.dim(1), labels, ignore, operation);
 }
 
@@ -148,7 +148,7 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
   check(label_smoothing >= 0 && label_smoothing <= 1,
-        "softmax_cross_entropy: label smoothing must be in [0, 1], it is ", label_smoothing);
+        "softmax_cross_entropy: label smoothing must be in [0, 1], got ", label_smoothing);
   int64_t counted = 0;
   for (const int32_t label : here.span<int32_t>()) counted += label != ignore;
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));
@@ -171,7 +171,7 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
 
 Tensor top_k_correct(const Tensor& logits, const Tensor& labels, int k) {
   check_labels(logits, labels.to(kCpu), std::nullopt, "top_k_correct");
-  check(k >= 1, "top_k_correct: k must be at least 1, it is ", k);
+  check(k >= 1, "top_k_correct: k must be at least 1, got ", k);
   const Tensor there = labels.to(logits.device()), hits({logits.dim(0)}, DType::f64, logits.device());
   const Tensor correct({}, DType::f64, logits.device());
   on_device(logits, [&](auto device) {

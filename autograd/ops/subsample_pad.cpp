@@ -44,8 +44,8 @@ void subsample_pad_backward(Cpu, const Tensor& dy, int stride, const Tensor& dx)
 }
 
 Var ops::subsample_pad(const Var& x, int stride, int64_t channels) {
-  check(x.shape().rank() == 4, "subsample_pad: x must be [n, h, w, c], it is ", x.shape());
-  check(stride >= 1, "subsample_pad: stride must be at least 1, it is ", stride);
+  check(x.shape().rank() == 4, "subsample_pad: x must be [n, h, w, c], got ", x.shape());
+  check(stride >= 1, "subsample_pad: stride must be at least 1, got ", stride);
   check(channels >= x.dim(3), "subsample_pad: cannot go from ", x.dim(3), " channels down to ", channels);
   const Shape shape = x.shape();
   Tensor y({shape[0], (shape[1] + stride - 1) / stride, (shape[2] + stride - 1) / stride, channels}, x.dtype(),

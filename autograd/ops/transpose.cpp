@@ -19,7 +19,7 @@ void transpose_forward(Cpu, const Tensor& x, const Tensor& y) {
 }
 
 Var ops::transpose(const Var& x) {
-  check(x.shape().rank() == 3, "transpose: x must be [n, a, b], it is ", x.shape());
+  check(x.shape().rank() == 3, "transpose: x must be [n, a, b], got ", x.shape());
   const Tensor y({x.dim(0), x.dim(2), x.dim(1)}, x.dtype(), x.device());
   on_device(y, [&](auto device) { transpose_forward(device, x.value(), y); });
   return Var::result(y, {x}, [dx = x.gradient()](const Tensor& dy) {

@@ -8,7 +8,7 @@ namespace godwit::data {
 
 TokenWindows::TokenWindows(std::span<const int32_t> tokens, const TokenWindowOptions& o)
     : tokens_(tokens), length_(o.length) {
-  check(o.length >= 1 && o.streams >= 1, "token windows: length and streams must be at least 1, they are ", o.length,
+  check(o.length >= 1 && o.streams >= 1, "token windows: length and streams must be at least 1, got ", o.length,
         " and ", o.streams);
   check(o.world >= 1 && o.rank >= 0 && o.rank < o.world, "token windows: rank ", o.rank, " is not in [0, ", o.world,
         ")");

@@ -154,9 +154,9 @@ TEST(Generate, NamesInvalidInput) {
   EXPECT_THAT(message({}), HasSubstr("the prompt is empty"));
   EXPECT_THAT(message(std::vector<int32_t>(17, 1)), HasSubstr("the prompt has 17 tokens, the model has 16 positions"));
   EXPECT_THAT(message({3, 97}), HasSubstr("token [0, 1] is 97, expected [0, vocab_size 97)"));
-  EXPECT_THAT(message({1}, {.temperature = -1}), HasSubstr("temperature must be finite and not negative, it is -1"));
+  EXPECT_THAT(message({1}, {.temperature = -1}), HasSubstr("temperature must be finite and not negative, got -1"));
   EXPECT_THAT(message({1}, {.top_k = -1}), HasSubstr("top_k must not be negative"));
-  EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], it is 0"));
+  EXPECT_THAT(message({1}, {.top_p = 0}), HasSubstr("top_p must be in (0, 1], got 0"));
   EXPECT_EQ(error_of([&] { generate(model, std::vector<int32_t>{1}, 1, 98, {}); }),
             "generate: a vocabulary of 98 tokens, the model has 97 (vocab_size)");
   EXPECT_EQ(error_of([&] { generate(model, std::vector<int32_t>{1}, -3, 97, {}); }), "generate: count -3 is negative");

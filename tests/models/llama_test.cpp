@@ -209,20 +209,20 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
               HasSubstr("num_attention_heads 32 is not a multiple of num_key_value_heads 5"));
   EXPECT_THAT(error({{"hidden_size", 100}}), HasSubstr("hidden_size 100 is not a multiple of num_attention_heads 32"));
   EXPECT_THAT(error({{"hidden_size", nullptr}}), HasSubstr("hidden_size must be an integer, it is null"));
-  EXPECT_THAT(error({{"head_dim", 7}}), HasSubstr("head_dim must be even for rotary positions, it is 7"));
+  EXPECT_THAT(error({{"head_dim", 7}}), HasSubstr("head_dim must be even for rotary positions, got 7"));
   EXPECT_THAT(error({{"hidden_act", "gelu"}}), HasSubstr("hidden_act must be \"silu\""));
   EXPECT_THAT(error({{"rope_scaling", {{"type", "longrope"}, {"factor", 2}}}}),
               HasSubstr("rope_type 'longrope' is not supported, expected default, linear, dynamic, llama3 or yarn"));
   EXPECT_THAT(error({{"rope_scaling", {{"type", "linear"}}}}), HasSubstr("rope_scaling: has no factor"));
   EXPECT_THAT(error({{"rope_parameters", "linear"}}), HasSubstr("rope_parameters must be an object"));
   EXPECT_THAT(error({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
-              HasSubstr("partial_rotary_factor must be 1 (all columns of a head are rotated), it is 0.5"));
-  EXPECT_THAT(error({{"rope_theta", 0}}), HasSubstr("rope_theta must be finite and above 1, it is 0"));
+              HasSubstr("partial_rotary_factor must be 1 (all columns of a head are rotated), got 0.5"));
+  EXPECT_THAT(error({{"rope_theta", 0}}), HasSubstr("rope_theta must be finite and above 1, got 0"));
   EXPECT_THAT(error({{"eos_token_id", "end"}}), HasSubstr("eos_token_id must be an integer or a list of integers"));
   EXPECT_THAT(error({{"num_experts_per_tok", 9}}, "mixtral"),
               HasSubstr("num_experts_per_tok 9 exceeds num_local_experts 8"));
   EXPECT_THAT(error({{"num_hidden_layers", 4096}, {"num_local_experts", 4096}}, "mixtral"),
-              HasSubstr("num_hidden_layers · num_local_experts must be from 1 to 65536, it is 16777216"));
+              HasSubstr("num_hidden_layers · num_local_experts must be from 1 to 65536, got 16777216"));
   EXPECT_THAT(error_of([&] { read_causal_lm_config(folder_of("bert")); }),
               HasSubstr("model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\""));
 }

@@ -238,7 +238,7 @@ TEST(LstmModel, NamesInvalidSettings) {
     change(config);
     return error_of([&] { LstmLanguageModel{config}; });
   };
-  EXPECT_THAT(error([](LstmConfig& c) { c.layers = 0; }), HasSubstr("must be positive, they are 23, 6, 8 and 0"));
+  EXPECT_THAT(error([](LstmConfig& c) { c.layers = 0; }), HasSubstr("must be positive, got 23, 6, 8 and 0"));
   EXPECT_THAT(error([](LstmConfig& c) { c.hidden_dropout = 1; }), HasSubstr("a dropout is 1"));
   EXPECT_THAT(error([](LstmConfig& c) { c.init_range = -1; }), HasSubstr("must not be negative"));
   const auto model = make_lstm(small(false));

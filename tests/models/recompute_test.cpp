@@ -145,10 +145,10 @@ TEST(Recompute, LlamaNeedsLessMemory) { expect_less_memory(make_small_llama, lla
 TEST(Recompute, BertNeedsLessMemory) { expect_less_memory(make_small_bert, bert_loss); }
 
 TEST(Recompute, NamesANumberOfLayersThatIsTooLarge) {
-  EXPECT_THAT(error_of([] { make_gpt2(gpt2(DType::f32, kLayers + 1)); }), HasSubstr("from 0 to n_layer 6, it is 7"));
+  EXPECT_THAT(error_of([] { make_gpt2(gpt2(DType::f32, kLayers + 1)); }), HasSubstr("from 0 to n_layer 6, got 7"));
   EXPECT_THAT(error_of([] { make_small_llama(DType::f32, kLayers + 1); }),
-              HasSubstr("from 0 to num_hidden_layers 6, it is 7"));
-  EXPECT_THAT(error_of([] { make_small_bert(DType::f32, -1); }), HasSubstr("from 0 to num_hidden_layers 6, it is -1"));
+              HasSubstr("from 0 to num_hidden_layers 6, got 7"));
+  EXPECT_THAT(error_of([] { make_small_bert(DType::f32, -1); }), HasSubstr("from 0 to num_hidden_layers 6, got -1"));
 }
 
 TEST(Recompute, RefusesMixturesOfExperts) {

@@ -80,9 +80,9 @@ TEST(Layers, ParametersOfBfloat16LayersAreFloat32) {
 }
 
 TEST(Layers, SizesMustBePositive) {
-  EXPECT_NE(error_of([] { nn::Embedding(0, 3); }).find("Embedding: rows and width must be positive, they are 0, 3"),
+  EXPECT_NE(error_of([] { nn::Embedding(0, 3); }).find("Embedding: rows and width must be positive, got 0, 3"),
             std::string::npos);
-  EXPECT_EQ(error_of([] { nn::RmsNorm(0, 1e-5); }), "RmsNorm: width must be positive, it is 0");
+  EXPECT_EQ(error_of([] { nn::RmsNorm(0, 1e-5); }), "RmsNorm: width must be positive, got 0");
   EXPECT_NE(error_of([] { nn::LayerNorm(0, 1e-5); }).find("LayerNorm: width must be positive"), std::string::npos);
 }
 

@@ -27,7 +27,7 @@ void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const T
 
 Var ops::self_attention(const Var& qkv, int64_t batch, int64_t heads, const AttentionOptions& options,
                         const Tensor& mask, QkvOrder order) {
-  check(qkv.shape().rank() == 2, "self_attention: qkv must be [batch · length, 3 · width], it is ", qkv.shape());
+  check(qkv.shape().rank() == 2, "self_attention: qkv must be [batch · length, 3 · width], got ", qkv.shape());
   check(batch > 0 && qkv.dim(0) % batch == 0, "self_attention: ", qkv.dim(0), " rows do not divide into a batch of ",
         batch);
   check(heads > 0 && qkv.dim(1) % (3 * heads) == 0, "self_attention: ", qkv.dim(1),

@@ -10,7 +10,7 @@ namespace {
 
 void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean,
                      const Tensor& running_var, const BatchNormOptions& options, const Var& residual) {
-  check(x.shape().rank() >= 2, "batch_norm: x must be [.., channels], it is ", x.shape());
+  check(x.shape().rank() >= 2, "batch_norm: x must be [.., channels], got ", x.shape());
   const int64_t channels = x.dim(x.shape().rank() - 1);
   const DType expected = x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
   for (const auto& [name, tensor] : {std::pair{"gamma", gamma.value()},
@@ -21,9 +21,9 @@ void check_arguments(const Var& x, const Var& gamma, const Var& beta, const Tens
           " is ", tensor.dtype(), " ", tensor.shape(), ", x is ", x.dtype(), " ", x.shape());
   if (residual.defined()) check_like(residual.value(), x.value(), "batch_norm", "residual");
   check(!(gamma == beta), "batch_norm: gamma and beta must be two variables");
-  check(options.eps >= 0 && std::isfinite(options.eps), "batch_norm: eps must be finite and not negative, it is ",
+  check(options.eps >= 0 && std::isfinite(options.eps), "batch_norm: eps must be finite and not negative, got ",
         options.eps);
-  check(options.momentum >= 0 && options.momentum <= 1, "batch_norm: momentum must be in [0, 1], it is ",
+  check(options.momentum >= 0 && options.momentum <= 1, "batch_norm: momentum must be in [0, 1], got ",
         options.momentum);
 }
 

@@ -15,13 +15,13 @@ constexpr int64_t kRows = 32;
 int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
 void check_arguments(const char* operation, const Var& x, const Var& gamma, const Var& beta, double eps) {
-  check(x.shape().rank() == 2 && x.dim(1) > 0, operation, ": x must be [n, width], it is ", x.shape());
+  check(x.shape().rank() == 2 && x.dim(1) > 0, operation, ": x must be [n, width], got ", x.shape());
   const DType type = compute_dtype(x.dtype());
   for (const auto& [name, parameter] : {std::pair{"gamma", gamma.value()}, {"beta", beta.value()}})
     check(parameter.shape() == Shape{x.dim(1)} && parameter.dtype() == type, operation, ": ", name, " must be ", type,
-          " ", Shape{x.dim(1)}, ", it is ", parameter.dtype(), " ", parameter.shape());
+          " ", Shape{x.dim(1)}, ", got ", parameter.dtype(), " ", parameter.shape());
   check(!(gamma == beta), operation, ": gamma and beta must be two variables");
-  check(eps >= 0 && std::isfinite(eps), operation, ": eps must be finite and not negative, it is ", eps);
+  check(eps >= 0 && std::isfinite(eps), operation, ": eps must be finite and not negative, got ", eps);
 }
 
 // State captured for backward.

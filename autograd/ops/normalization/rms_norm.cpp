@@ -76,11 +76,11 @@ void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& 
 }
 
 Var ops::rms_norm(const Var& x, const Var& gamma, double eps) {
-  check(x.shape().rank() == 2 && x.dim(1) > 0, "rms_norm: x must be [n, width], it is ", x.shape());
+  check(x.shape().rank() == 2 && x.dim(1) > 0, "rms_norm: x must be [n, width], got ", x.shape());
   const DType type = compute_dtype(x.dtype());
   check(gamma.shape() == Shape{x.dim(1)} && gamma.dtype() == type, "rms_norm: gamma must be ", type, " ",
-        Shape{x.dim(1)}, ", it is ", gamma.dtype(), " ", gamma.shape());
-  check(eps >= 0 && std::isfinite(eps), "rms_norm: eps must be finite and not negative, it is ", eps);
+        Shape{x.dim(1)}, ", got ", gamma.dtype(), " ", gamma.shape());
+  check(eps >= 0 && std::isfinite(eps), "rms_norm: eps must be finite and not negative, got ", eps);
   const Tensor y(x.shape(), x.dtype(), x.device()), inv_rms({x.dim(0)}, type, x.device());
   on_device(y, [&](auto device) { rms_norm_forward(device, x.value(), gamma.value(), eps, y, inv_rms); });
   return Var::result(

@@ -43,9 +43,9 @@ void adaptive_avg_pool2d_backward(Cpu, const Tensor& dy, const Tensor& dx) {
 }
 
 Var ops::adaptive_avg_pool2d(const Var& x, int64_t height, int64_t width) {
-  check(x.shape().rank() == 4, "adaptive_avg_pool2d: x must be [n, h, w, c], it is ", x.shape());
-  check(x.dim(1) > 0 && x.dim(2) > 0, "adaptive_avg_pool2d: x has no pixels, it is ", x.shape());
-  check(height > 0 && width > 0, "adaptive_avg_pool2d: height and width must be positive, they are ", height, " and ",
+  check(x.shape().rank() == 4, "adaptive_avg_pool2d: x must be [n, h, w, c], got ", x.shape());
+  check(x.dim(1) > 0 && x.dim(2) > 0, "adaptive_avg_pool2d: x must have pixels, got ", x.shape());
+  check(height > 0 && width > 0, "adaptive_avg_pool2d: height and width must be positive, got ", height, " and ",
         width);
   if (x.dim(1) == height && x.dim(2) == width) return x;
   Tensor y({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());

@@ -13,8 +13,8 @@ namespace ops {
 
 // Mean over the pixels: x [n, h, w, c] to [n, c]. Throws if x is not an image or has no pixels.
 inline Var global_avg_pool(const Var& x) {
-  check(x.shape().rank() == 4, "global_avg_pool: x must be [n, h, w, c], it is ", x.shape());
-  check(x.dim(1) > 0 && x.dim(2) > 0, "global_avg_pool: x has no pixels, it is ", x.shape());
+  check(x.shape().rank() == 4, "global_avg_pool: x must be [n, h, w, c], got ", x.shape());
+  check(x.dim(1) > 0 && x.dim(2) > 0, "global_avg_pool: x must have pixels, got ", x.shape());
   Tensor y({x.dim(0), x.dim(3)}, x.dtype(), x.device());
   on_device(y, [&](auto device) { global_avg_pool_forward(device, x.value(), y); });
   return Var::result(y, {x}, [dx = x.gradient()](const Tensor& dy) {

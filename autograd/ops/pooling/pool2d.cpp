@@ -47,11 +47,11 @@ void spread(const Geometry& g, compute_t<T> share, const T* dy, T* dx) {
 }  // namespace
 
 Shape pool2d_shape(const Tensor& x, const Pool2dOptions& options, const char* operation) {
-  check(x.shape().rank() == 4, operation, ": x must be [n, h, w, c], it is ", x.shape());
-  check(options.kernel >= 1 && options.stride >= 1, operation, ": kernel and stride must be at least 1, they are ",
+  check(x.shape().rank() == 4, operation, ": x must be [n, h, w, c], got ", x.shape());
+  check(options.kernel >= 1 && options.stride >= 1, operation, ": kernel and stride must be at least 1, got ",
         options.kernel, " and ", options.stride);
   check(options.padding >= 0 && options.padding <= options.kernel / 2, operation,
-        ": padding must be in [0, kernel / 2], it is ", options.padding, " with kernel ", options.kernel);
+        ": padding must be in [0, kernel / 2], got ", options.padding, " with kernel ", options.kernel);
   check(x.dim(1) + 2 * int64_t{options.padding} >= options.kernel &&
             x.dim(2) + 2 * int64_t{options.padding} >= options.kernel,
         operation, ": a window of ", options.kernel, " with padding ", options.padding, " does not fit into x ",

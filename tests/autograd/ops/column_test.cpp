@@ -33,7 +33,7 @@ TEST(Column, NamesInvalidArguments) {
               ops::column(Var(Tensor::zeros({3, 2})), -1);
             }),
             "column: there is no column -1, x is [3, 2]");
-  EXPECT_EQ(error_of([] { ops::column(Var(Tensor::zeros({3})), 0); }), "column: x must be [n, columns], it is [3]");
+  EXPECT_EQ(error_of([] { ops::column(Var(Tensor::zeros({3})), 0); }), "column: x must be [n, columns], got [3]");
   EXPECT_THROW(ops::column(Var(Tensor::zeros({3, 2}, DType::i32)), 0), Error);
 }
 

@@ -88,12 +88,12 @@ TEST(Dropout, ZeroProbabilityReturnsX) {
 
 TEST(Dropout, NamesInvalidArguments) {
   const Var x(Tensor::zeros({3}));
-  EXPECT_EQ(error_of([&] { ops::dropout(x, 1, kKey); }), "dropout: the probability must be in [0, 1), it is 1");
-  EXPECT_EQ(error_of([&] { ops::dropout(x, -0.5, kKey); }), "dropout: the probability must be in [0, 1), it is -0.5");
+  EXPECT_EQ(error_of([&] { ops::dropout(x, 1, kKey); }), "dropout: the probability must be in [0, 1), got 1");
+  EXPECT_EQ(error_of([&] { ops::dropout(x, -0.5, kKey); }), "dropout: the probability must be in [0, 1), got -0.5");
   EXPECT_THROW(ops::dropout(x, std::nan(""), kKey), Error);
   DropoutKey key = kKey;
   key.site = 1 << 24;
-  EXPECT_EQ(error_of([&] { ops::dropout(x, 0.5, key); }), "dropout: the site must be below 2^24, it is 16777216");
+  EXPECT_EQ(error_of([&] { ops::dropout(x, 0.5, key); }), "dropout: the site must be below 2^24, got 16777216");
   EXPECT_THROW(ops::dropout(Var(Tensor::zeros({2}, DType::i32)), 0.5, kKey), Error);
 }
 

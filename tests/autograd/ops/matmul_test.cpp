@@ -73,7 +73,7 @@ TEST(Matmul, NamesInvalidArguments) {
   EXPECT_EQ(message({2, 3}, {1, 3, 5}), "matmul: b must have two extents, a is [2, 3], b [1, 3, 5]");
   EXPECT_EQ(message({2, 2, 3}, {1, 3, 5}),
             "matmul: b must have three extents and a's first extent, a is [2, 2, 3], b [1, 3, 5]");
-  EXPECT_EQ(message({3}, {3}), "matmul: a must be a matrix or [batch, rows, columns], it is [3]");
+  EXPECT_EQ(message({3}, {3}), "matmul: a must be a matrix or [batch, rows, columns], got [3]");
   EXPECT_NE(message({0, 3}, {3, 5}).find("nothing to compute"), std::string::npos);
   EXPECT_THROW(ops::matmul(Var(Tensor::zeros({2, 2})), Var(Tensor::zeros({2, 2}, DType::f64))), Error);
   const Var half(Tensor::zeros({2, 2}, DType::f16));

@@ -163,7 +163,7 @@ TEST(SoftmaxCrossEntropy, NamesInvalidArguments) {
   EXPECT_EQ(message(logits, Tensor::zeros({3}, DType::i64)),
             "softmax_cross_entropy: labels must be int32 [3], they are int64 [3]");
   EXPECT_EQ(message(Tensor::zeros({3}), Tensor::zeros({3}, DType::i32)),
-            "softmax_cross_entropy: logits must be [n, classes], they are [3]");
+            "softmax_cross_entropy: logits must be [n, classes], got [3]");
   EXPECT_EQ(message(Tensor::zeros({0, 10}), Tensor::zeros({0}, DType::i32)),
             "softmax_cross_entropy: the batch is empty, logits are [0, 10]");
   for (double smoothing : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()})

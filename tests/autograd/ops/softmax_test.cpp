@@ -65,8 +65,8 @@ TEST(Softmax, SameBitsOnAnyThreadCount) {
 
 TEST(Softmax, NamesInvalidArguments) {
   auto message = [](const Tensor& x, const Tensor& mask = {}) { return error_of([&] { ops::softmax(Var(x), mask); }); };
-  EXPECT_EQ(message(Tensor::zeros({3})), "softmax: x must be [n, c], not empty, it is [3]");
-  EXPECT_EQ(message(Tensor::zeros({3, 0})), "softmax: x must be [n, c], not empty, it is [3, 0]");
+  EXPECT_EQ(message(Tensor::zeros({3})), "softmax: x must be [n, c], not empty, got [3]");
+  EXPECT_EQ(message(Tensor::zeros({3, 0})), "softmax: x must be [n, c], not empty, got [3, 0]");
   EXPECT_EQ(message(Tensor::zeros({3, 2}), Tensor::zeros({2}, DType::u8)),
             "softmax: mask must be uint8 [3, 2], it is uint8 [2]");
   EXPECT_EQ(message(Tensor::zeros({3, 2}), Tensor::zeros({3, 2})),

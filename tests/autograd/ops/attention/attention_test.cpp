@@ -298,12 +298,12 @@ TEST(Attention, NamesInvalidArguments) {
         [&] { ops::attention(Var(Tensor::zeros(q)), Var(Tensor::zeros(k)), Var(Tensor::zeros(v)), mask, options); });
   };
   const Shape x{2, 3, 4, 5};
-  EXPECT_EQ(message({2, 3, 20}, x, x), "attention: q must be [batch, length, heads, head_dim], it is [2, 3, 20]");
+  EXPECT_EQ(message({2, 3, 20}, x, x), "attention: q must be [batch, length, heads, head_dim], got [2, 3, 20]");
   EXPECT_EQ(message(x, {2, 7, 4, 6}, {2, 7, 4, 6}),
-            "attention: k must be [2, length, heads, 5] as q is [2, 3, 4, 5], it is [2, 7, 4, 6]");
+            "attention: k must be [2, length, heads, 5] as q is [2, 3, 4, 5], got [2, 7, 4, 6]");
   EXPECT_EQ(message(x, {2, 7, 3, 5}, {2, 7, 3, 5}),
             "attention: 4 heads of q do not divide into groups for 3 heads of k, q is [2, 3, 4, 5], k [2, 7, 3, 5]");
-  EXPECT_EQ(message(x, {2, 7, 4, 5}, x), "attention: v must be [2, 7, 4, 5] as k is, it is [2, 3, 4, 5]");
+  EXPECT_EQ(message(x, {2, 7, 4, 5}, x), "attention: v must be [2, 7, 4, 5] as k is, got [2, 3, 4, 5]");
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 4}, DType::u8)),
             "attention: mask must be uint8 [2, 3], it is uint8 [2, 4]");
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], it is float32 [2, 3]");
@@ -312,11 +312,11 @@ TEST(Attention, NamesInvalidArguments) {
             "attention: causal attention takes no mask");
   EXPECT_EQ(message(x, {2, 2, 4, 5}, {2, 2, 4, 5}, {}, {.causal = true}),
             "attention: causal attention needs at least as many keys as queries, q is [2, 3, 4, 5], k [2, 2, 4, 5]");
-  EXPECT_EQ(message(x, x, x, {}, {.dropout = 1}), "attention: dropout must be in [0, 1), it is 1");
+  EXPECT_EQ(message(x, x, x, {}, {.dropout = 1}), "attention: dropout must be in [0, 1), got 1");
   EXPECT_EQ(message(x, x, x, {}, {.dropout = 0.5, .key = {.site = 1 << 24}}),
-            "attention: the dropout's site must be below 2^24, it is 16777216");
+            "attention: the dropout's site must be below 2^24, got 16777216");
   EXPECT_EQ(message(x, x, x, {}, {.scale = std::numeric_limits<double>::infinity()}),
-            "attention: scale must be finite, it is inf");
+            "attention: scale must be finite, got inf");
   EXPECT_THROW(ops::attention(Var(Tensor::zeros(x)), Var(Tensor::zeros(x, DType::f64)), Var(Tensor::zeros(x))), Error);
   const Var half(Tensor::zeros(x, DType::f16));
   EXPECT_THROW(ops::attention(half, half, half), Error);

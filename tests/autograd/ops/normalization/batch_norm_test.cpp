@@ -334,9 +334,9 @@ TEST(BatchNorm, NamesInvalidArguments) {
   EXPECT_EQ(message({0, 3}, 3, DType::f32, {.training = false}), "no error");
   EXPECT_EQ(message({2, 3}, 4), "batch_norm: gamma is float32 [4], x is float32 [2, 3]");
   EXPECT_EQ(message({2, 3}, 3, DType::f64), "batch_norm: gamma is float64 [3], x is float32 [2, 3]");
-  EXPECT_EQ(message({3}, 3), "batch_norm: x must be [.., channels], it is [3]");
-  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.momentum = 1.5}), "batch_norm: momentum must be in [0, 1], it is 1.5");
-  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.eps = -1}), "batch_norm: eps must be finite and not negative, it is -1");
+  EXPECT_EQ(message({3}, 3), "batch_norm: x must be [.., channels], got [3]");
+  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.momentum = 1.5}), "batch_norm: momentum must be in [0, 1], got 1.5");
+  EXPECT_EQ(message({2, 3}, 3, DType::f32, {.eps = -1}), "batch_norm: eps must be finite and not negative, got -1");
 }
 
 }  // namespace batch_norm_test

@@ -141,10 +141,10 @@ TEST(Pool2d, NamesInvalidArguments) {
     return std::string("no error");
   };
   const Tensor x = Tensor::zeros({2, 4, 5, 3});
-  EXPECT_EQ(message(Tensor::zeros({4, 5, 3}), {2, 2, 0}), "max_pool2d: x must be [n, h, w, c], it is [4, 5, 3]");
-  EXPECT_EQ(message(x, {0, 2, 0}), "max_pool2d: kernel and stride must be at least 1, they are 0 and 2");
-  EXPECT_EQ(message(x, {2, 0, 0}), "max_pool2d: kernel and stride must be at least 1, they are 2 and 0");
-  EXPECT_EQ(message(x, {3, 2, 2}), "max_pool2d: padding must be in [0, kernel / 2], it is 2 with kernel 3");
+  EXPECT_EQ(message(Tensor::zeros({4, 5, 3}), {2, 2, 0}), "max_pool2d: x must be [n, h, w, c], got [4, 5, 3]");
+  EXPECT_EQ(message(x, {0, 2, 0}), "max_pool2d: kernel and stride must be at least 1, got 0 and 2");
+  EXPECT_EQ(message(x, {2, 0, 0}), "max_pool2d: kernel and stride must be at least 1, got 2 and 0");
+  EXPECT_EQ(message(x, {3, 2, 2}), "max_pool2d: padding must be in [0, kernel / 2], got 2 with kernel 3");
   EXPECT_EQ(message(x, {5, 1, 0}), "max_pool2d: a window of 5 with padding 0 does not fit into x [2, 4, 5, 3]");
   EXPECT_EQ(message(Tensor::zeros({1, 20, 20, 1}), {17, 1, 0}), "max_pool2d: kernel is 17, at most 16 is supported");
   EXPECT_EQ(message(Tensor::zeros({2, 4, 5, 3}, DType::i32), {2, 2, 0}),
