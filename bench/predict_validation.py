@@ -4,9 +4,16 @@
   python3 bench/predict_validation.py papers [--plot FILE]
   python3 bench/predict_validation.py runs 100mbit=runs/dense 100mbit=runs/birder [--efficiency 0.9]
 
-papers: the Birder paper's tables (bench/published_throughput.json). The rows of 8 GPUs give the computation of each
-workload and the speed of each method's kernels. The dense rows of 16 GPUs give one efficiency for each network. All
-other rows are predicted.
+papers: the tables of the Birder and LoCo papers (bench/published_throughput.json).
+
+Birder: the rows of 8 GPUs give the computation of each workload and the speed of each method's kernels. The dense rows
+of 16 GPUs give one efficiency for each network. All other rows are predicted.
+
+LoCo: the rows of Adam with 1 and 4 micro-batches give the computation and the rate of a node's link. All other rows
+with 1 micro-batch are predicted.
+
+The papers of 0/1 Adam and Birder also state speed-ups without the computation. They are predicted with assumed
+computation.
 
 runs: run directories of training programs under tools/netlab, each with the rate of its links. The run gives the
 measured computation and speed of kernels. The time of a step is predicted.
@@ -27,6 +34,7 @@ sys.dont_write_bytecode = True
 loader = importlib.machinery.SourceFileLoader("predict", str(root / "tools" / "predict"))
 predict = importlib.util.module_from_spec(importlib.util.spec_from_loader("predict", loader))
 loader.exec_module(predict)
+from predict_methods import to_owners
 
 NVLINK = predict.Link(5e-6, 0.75 * 300e9)
 # Bytes per second of a node, and seconds of a message: assumed, not fitted.
@@ -109,7 +117,7 @@ def papers(options):
             print(f"{what}, latency x {factor}: mean error of Birder and dense {100 * mean:.1f} %; efficiency: {used}")
             if not overlap and factor == 1:
                 all_rows = {fabric: rows for fabric, (_, rows) in fits.items()}
-                calibrated = workloads
+                calibrated, efficiency = workloads, fits["ethernet_10"][0] / 100
     for w in calibrated:
         kernels = ", ".join(f"{method} {rate / 1e9:.0f} GB/s" for method, rate in w.kernels.items() if rate < math.inf)
         print(f"{w.row['name']}: computation {1e3 * w.computation:.1f} ms; kernels: {kernels}")
@@ -124,9 +132,91 @@ def papers(options):
         for fabric, rows in all_rows.items():
             mean = statistics.mean(errors(rows, lambda m, workers: m == method and not calibration(m, workers)))
             print(f"mean error, {method}, {fabric}: {100 * mean:.1f} %")
+    print_loco(data["loco"])
+    print_speed_ups(efficiency)
     if options.plot:
         draw(options.plot, all_rows)
     return 0
+
+
+class Replicas:
+    """A language model of the LoCo paper, calibrated with rows of Adam.
+
+    A node holds the parameters of a pipeline stage, divided over its 8 GPUs. Each GPU exchanges its part with one GPU of
+    every other replica, so the node's link carries the bytes of the stage. The exchange starts after the computation.
+    Only ratios of times are known: the paper does not state the size of a micro-batch, which is one text here."""
+
+    # Gradients to the owner of a part, and bfloat16 parameters back (ZeRO-2).
+    EXCHANGES = {"adam": to_owners(2, 2, 4), "loco": to_owners(0.5, 2, 6)}
+    GPUS, TEXT = 8, 4096  # GPUs of a node, tokens of a micro-batch
+
+    def __init__(self, model, rows, gpus):
+        """gpus: number of GPUs in the rows for the calibration."""
+        self.stages = model["stages"]
+        layers = predict.predict_models.llama(self.TEXT, 32000, *model["shape"])
+        self.values = predict.predict_models.parameters(layers) / self.stages
+        one, four = (count * self.tokens(gpus) / rows[name][gpus] for name, count in (("adam", 1), ("adam_4", 4)))
+        # The first micro-batch passes all stages, every further one adds the time of one stage.
+        self.computation = self.stages * (four - one) / 3
+        self.link = predict.Link(0, 1 / root_of(lambda s: self.seconds("adam", gpus, predict.Link(0, 1 / s)) - one, 1e-15, 1e-6))
+
+    def tokens(self, gpus):
+        return int(gpus) // self.GPUS // self.stages * self.TEXT
+
+    def seconds(self, method, gpus, link):
+        replicas = self.tokens(gpus) // self.TEXT
+        cluster = predict.Cluster(replicas, 1, NVLINK, link, nccl=True, kernels=math.inf)
+        bucket = predict.Bucket(self.values, self.values, [], self.computation)
+        return predict.simulate([bucket], self.computation, cluster, self.EXCHANGES[method], 0).seconds
+
+    def predict(self, method, gpus):
+        return self.tokens(gpus) / self.seconds(method, gpus, self.link)
+
+
+def print_loco(data):
+    """Predicts each row calibrated with the smallest number of GPUs, and rows of LoCo also with their own number."""
+    print(f"\n{'model':10} {'network':15} {'method':6} {'GPUs':>4} {'published':>9} {'predicted':>9} {'error':>6}  calibrated with the row's GPUs")
+    deviations = {}
+    for network, models in data["tokens_per_s"].items():
+        for name, rows in models.items():
+            least = min(rows["adam"], key=int)
+            calibrated = {gpus: Replicas(data["models"][name], rows, gpus) for gpus in rows["adam"]}
+            for method, gpus in ((method, gpus) for method in Replicas.EXCHANGES for gpus in rows[method]):
+                published, text = rows[method][gpus], []
+                for what, fewest in ((network, least), ("the row's GPUs", gpus)):
+                    predicted = calibrated[fewest].predict(method, gpus)
+                    text.append(f"{predicted:9.0f} {100 * (predicted / published - 1):+5.0f}%")
+                    if (method, gpus) != ("adam", fewest):
+                        deviations.setdefault((method, what), []).append(abs(predicted / published - 1))
+                if method == "adam":
+                    text[1] = "calibration" if gpus == least else ""
+                print(f"{name:10} {network:15} {method:6} {gpus:>4} {published:9.0f} {text[0]}  {text[1]}".rstrip())
+    print()
+    for (method, what), values in deviations.items():
+        print(f"mean error, {method}, {what}: {100 * statistics.mean(values):.1f} %")
+
+
+def speed_up(method, base, model, samples, nodes, workers, link, tflops, warm_up=0):
+    layers = predict.predict_models.model(*model)
+    computation = 3 * samples * sum(layer.flops for layer in layers) / tflops / 1e12
+    cluster = predict.Cluster(nodes, workers, NVLINK, link, nccl=True, kernels=1e12, overlap=False)
+    options = types.SimpleNamespace(warm_up=warm_up, warm_up_wire="bf16")
+    case = predict.Case(predict.buckets_of(layers, computation, nodes * workers), computation, cluster, options)
+    return predict.predict(base, case).seconds / predict.predict(method, case).seconds
+
+
+def print_speed_ups(efficiency):
+    """efficiency: that of the Birder paper's Ethernet."""
+    bandwidth, latency = FABRICS["ethernet_10"]
+    print("\nspeed-up with an assumed computation of 20, 40 and 60 TFLOP/s:")
+    slow, fast = predict.Link(latency, 2.7e9 / 8), predict.Link(latency, bandwidth * efficiency)
+    for what, *words in (
+        ("0/1 Adam over 1-bit Adam, BERT-Base", "zero_one_adam", "one_bit_adam", ("bert_base_pretraining",), 32, 32, 4, slow, 16 / 118),
+        ("0/1 Adam over 1-bit Adam, BERT-Large", "zero_one_adam", "one_bit_adam", ("bert_large_pretraining",), 32, 32, 4, slow, 23 / 152),
+        ("Birder over dense, BERT-Base", "birder", "dense", ("bert_base_pretraining", 512), 16, 8, 8, fast, 0),
+    ):
+        values = [speed_up(*words[:-1], tflops, words[-1]) for tflops in (20, 40, 60)]
+        print(f"{what:37}" + " ".join(f"{value:5.2f}" for value in values))
 
 
 def draw(path, all_rows):
