@@ -295,7 +295,8 @@ TEST(Safetensors, RefusesInvalidTensorsAndLeavesNoFile) {
   EXPECT_THAT(error({{"a\xff", one}}), HasSubstr("UTF-8"));
   EXPECT_THAT(error_of([&] { save_safetensors(folder / "none/x", {{"a", one}}); }), HasSubstr("No such file"));
   std::filesystem::create_directories(folder / "taken/by");
-  EXPECT_THAT(error_of([&] { save_safetensors(folder / "taken", {{"a", one}}); }), HasSubstr("cannot be replaced"));
+  EXPECT_THAT(error_of([&] { save_safetensors(folder / "taken", {{"a", one}}); }),
+              HasSubstr("taken: cannot be replaced: Is a directory"));
   EXPECT_EQ(files_in(folder), 1u);
 }
 

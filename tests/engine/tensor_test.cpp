@@ -93,6 +93,8 @@ TEST(Tensor, RefusesViewsOutOfRange) {
         << begin << " " << count;
   EXPECT_THROW(Tensor(Shape{}).rows(0, 1), Error);
   EXPECT_THAT(error_of([&] { x.item(24); }), HasSubstr("element 24 of 24"));
+  EXPECT_THAT(error_of([&] { x.dim(-1); }), HasSubstr("dim: [4, 6] has no dimension -1"));
+  EXPECT_THAT(error_of([&] { x.dim(2); }), HasSubstr("dim: [4, 6] has no dimension 2"));
   EXPECT_THAT(error_of([&] { x.data<int32_t>(); }), HasSubstr("has type float32, requested as int32"));
   EXPECT_THAT(error_of([&] { Tensor::of(std::vector<float>{1, 2}, {3}); }), HasSubstr("2 values for shape [3]"));
 }

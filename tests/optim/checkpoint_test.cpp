@@ -442,14 +442,19 @@ TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
       write(where + "/config.json", {'{', '}'});
       fail("no space left");
     };
-    std::string error;
-    try {
-      save_checkpoint(step, replica, comm, extras);
-    } catch (const CheckpointFailed& failed) {
-      error = failed.what();
-    }
-    EXPECT_NE(error.find("rank 0: no space left"), std::string::npos) << error;
-    EXPECT_FALSE(std::filesystem::exists(step));
+    const auto expect_error = [&](const std::string& text) {
+      std::string error;
+      try {
+        save_checkpoint(step, replica, comm, extras);
+      } catch (const CheckpointFailed& failed) {
+        error = failed.what();
+      }
+      EXPECT_NE(error.find("rank 0: " + text), std::string::npos) << error;
+      EXPECT_FALSE(std::filesystem::exists(step));
+    };
+    expect_error("no space left");
+    extras.describe = [](const std::string&) { throw 7; };
+    expect_error("unknown error");
     extras.describe = [](const std::string& where) { write(where + "/config.json", {'{', '}'}); };
     save_checkpoint(step, replica, comm, extras);
   };
@@ -532,10 +537,7 @@ TEST(Checkpoint, ParametersHaveTheOrderOfWeightFiles) {
   run_local({2, 1}, [&](Communicator& comm) {
     DataParallel replica(parameters(0), comm);
     CheckpointExtras extras;
-    extras.describe = [](const std::string& to) {
-      std::filesystem::create_directories(to);
-      std::ofstream(to + "/config.json") << "{}";
-    };
+    extras.describe = [](const std::string& to) { std::ofstream(to + "/config.json") << "{}"; };  // to: a folder
     save_checkpoint(folder / "step", replica, comm, extras);
   });
   const std::map<std::string, Tensor> saved = load_safetensors(folder / "step/model.safetensors");

@@ -236,6 +236,13 @@ TEST(DataParallel, TrainsWithBirderByDefault) {
   });
 }
 
+TEST(DataParallel, RefusesACommunicatorWithoutGroups) {
+  Communicator comm;
+  const std::vector<Parameter> parameters{{"w", Var(Tensor::full({4}, 1), true)}};
+  EXPECT_EQ(error_of([&] { DataParallel(parameters, comm); }),
+            "DataParallel: the communicator has no groups; run_local() and run_mpi() provide a complete one");
+}
+
 TEST(DataParallel, NamesTheRanksThatDiffer) {
   const auto error_when = [](int64_t extent, double value) {
     return error_of([&] {

@@ -160,6 +160,37 @@ TEST_F(Netlab, MeasuresSlowLinks) {
   EXPECT_TRUE(fast.says(" % of --rate 1mbit; use a lower --rate")) << fast.err;
 }
 
+TEST_F(Netlab, PassesTheRateOfSlowLinks) {
+  const MpiOutcome outcome = netlab("--hosts 2 --rate 500kbit --accept-any-rate -- sh -c 'echo $NETLAB_MBIT'");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const double mbit = std::stod(outcome.out);
+  EXPECT_GT(mbit, 0.3) << outcome.out;
+  EXPECT_LT(mbit, 0.7) << outcome.out;
+}
+
+TEST_F(Netlab, RunsWithATemporaryFolderWithSpaces) {
+  fs::create_directory(scratch_ / "a folder");
+  const MpiOutcome outcome = run_line("TMPDIR=\"$PWD/a folder\" timeout 60 " GODWIT_SOURCE_DIR
+                                      "/tools/netlab --hosts 2 --measure 0 -- hostname",
+                                      scratch_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out == "host0\nhost1\n" || outcome.out == "host1\nhost0\n") << outcome.out << outcome.err;
+}
+
+// Ctrl-C sends SIGINT to all processes of a terminal's foreground group, here during the measurement.
+TEST_F(Netlab, EndsWithoutATracebackAtCtrlC) {
+  const MpiOutcome outcome = run_line(
+      "{ setsid " GODWIT_SOURCE_DIR
+      "/tools/netlab --hosts 2 --rate 1mbit --measure 30 & lab=$!; "
+      "until [ \"$(ip netns pids godwit-$lab-1 2>/dev/null)\" ]; do kill -0 $lab || exit 9; sleep 0.05; done; sleep 1; "
+      "kill -s INT -- -$lab; wait $lab; code=$?; ip netns list | grep -c godwit-$lab-; exit $code; }",
+      scratch_);
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_EQ(outcome.out, "0\n");
+  EXPECT_FALSE(outcome.says("Traceback")) << outcome.err;
+  EXPECT_LT(outcome.seconds, 25);
+}
+
 // Starts netlab, waits until the program runs, and executes `after` with $lab, the process id of netlab. `hosts` prints
 // the number of its namespaces.
 std::string while_running(const std::string& after) {
@@ -206,6 +237,7 @@ TEST_F(Netlab, RefusesInvalidArguments) {
         {"--measure nan", "'nan': expects a number of seconds, 0 or more"},
         {"--measure=-3", "'-3': expects a number of seconds, 0 or more"},
         {"--rate 5", "'5': expects a rate such as 100mbit or 1gbit"},
+        {"--rate 63kbit", "--rate '63kbit': the lowest rate is 64kbit"},
         {"--hosts 2 --cut 2:1", "--cut '2:1': expects HOST:SECONDS with a host from 0 to 1"}}) {
     const MpiOutcome outcome = netlab(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments;

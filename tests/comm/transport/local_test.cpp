@@ -200,11 +200,17 @@ TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorAccessFreedMemory) {
   }
 }
 
-TEST(Local, RefusesInvalidTopologies) {
+TEST(Local, RefusesInvalidTopologiesAndOptions) {
   EXPECT_THROW(run_local({0, 1}, [](Communicator&) {}), Error);
   EXPECT_THROW(run_local({2, -1}, [](Communicator&) {}), Error);
   EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.threads_per_rank = -1}), Error);
-  EXPECT_THROW(run_local({1, 1}, [](Communicator&) {}, {.timeout = std::chrono::milliseconds(0)}), Error);
+  const auto nothing = [](Communicator&) {};
+  EXPECT_EQ(error_of({65'536, 65'536}, nothing),
+            "run_local: 65536 nodes of 65536 workers; expected at most 1048576 workers in total");
+  for (const auto timeout : {std::chrono::milliseconds(0), std::chrono::milliseconds(std::chrono::years(11)),
+                             std::chrono::milliseconds::max()})
+    EXPECT_NE(error_of({1, 1}, nothing, timeout).find(" ms; expected 1 ms to 10 years"), std::string::npos)
+        << timeout.count();
 }
 
 }  // namespace local_test

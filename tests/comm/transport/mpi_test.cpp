@@ -114,6 +114,13 @@ TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {
   EXPECT_NE(outcome.out.find("AnAllReduceFillsTheLine ("), std::string::npos) << outcome.out << outcome.err;
 }
 
+TEST_F(Mpi, RefusesInvalidTimeouts) {
+  for (const auto timeout : {std::chrono::milliseconds(0), std::chrono::milliseconds(std::chrono::years(11))}) {
+    const std::string error = error_of([&] { run_mpi({1, 1}, [](Communicator&) {}, {.timeout = timeout}); });
+    EXPECT_NE(error.find(" ms; expected 1 ms to 10 years"), std::string::npos) << error;
+  }
+}
+
 // One process of the launch runs another program.
 TEST_F(Mpi, WaitingForRanksThatNeverStartTimesOut) {
   const MpiOutcome outcome = mpirun(2, kRanks + std::string("fail alone : -np 1 sleep 60"), folder_);

@@ -131,6 +131,17 @@ TEST(TokenStream, JoinsPartsAndCutsRanges) {
   EXPECT_THAT(error_of([&] { TokenStream(std::vector<int32_t>{-1}); }), HasSubstr("an id is -1"));
 }
 
+TEST(TokenStream, IsEmptyAfterItWasMoved) {
+  TokenStream stream(std::vector<int32_t>{1, 2, 3});
+  const TokenStream other = std::move(stream);
+  EXPECT_EQ(other.size(), 3);
+  EXPECT_EQ(stream.size(), 0);
+  stream.append(other);
+  std::vector<int32_t> to(3);
+  stream.read(0, to);
+  EXPECT_EQ(to, (std::vector<int32_t>{1, 2, 3}));
+}
+
 TEST(TokenStream, HashesAllTokensInMemory) {
   std::vector<int32_t> ids(200'000, 3);
   const uint64_t before = TokenStream(ids).hash();
