@@ -183,7 +183,7 @@ def print_loco(data):
             calibrated = {gpus: Replicas(data["models"][name], rows, gpus) for gpus in rows["adam"]}
             for method, gpus in ((method, gpus) for method in Replicas.EXCHANGES for gpus in rows[method]):
                 published, text = rows[method][gpus], []
-                for what, fewest in ((network, least), ("the row's GPUs", gpus)):
+                for what, fewest in ((network, least), (f"{network}, the row's GPUs", gpus)):
                     predicted = calibrated[fewest].predict(method, gpus)
                     text.append(f"{predicted:9.0f} {100 * (predicted / published - 1):+5.0f}%")
                     if (method, gpus) != ("adam", fewest):
@@ -194,6 +194,8 @@ def print_loco(data):
     print()
     for (method, what), values in deviations.items():
         print(f"mean error, {method}, {what}: {100 * statistics.mean(values):.1f} %")
+    judged = sum((values for (_, what), values in deviations.items() if what in data["tokens_per_s"]), [])
+    print(f"mean error of Adam and LoCo {100 * statistics.mean(judged):.1f} % ({len(judged)} values)")
 
 
 def speed_up(method, base, model, samples, nodes, workers, link, tflops, warm_up=0):
