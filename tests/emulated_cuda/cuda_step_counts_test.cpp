@@ -251,7 +251,7 @@ constexpr Expected kTable[] = {
     {"bert, one_bit_adam, 2 workers, nccl", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero3, 2 workers, nccl", 2, {310, 40, {22, 1360}, {18, 136}, {50, 1350672}, 2}},
 };
-constexpr const char* kWaitsTwice = "bert, birder, clip";  // see docs/gpu.md, "Waits of the host"
+constexpr const char* kWaitsTwice = "bert, birder, clip";  // see docs/gpu_execution.md, "Waits of the host"
 
 void expect_table(const std::string& name, const std::vector<StepCounts>& counts) {
   const Expected* line =
@@ -270,7 +270,7 @@ TEST(CudaStepCountsTable, AWorkerWaitsAtMostOncePerStep) {
   }
 }
 
-// The whole networks. docs/gpu.md has their launches.
+// The whole networks. docs/gpu_execution.md has their launches.
 TEST_F(CudaStepCounts, WholeNetworks) {
   expect_table("resnet50", resnet(1, [](ImageConfig&) {}, false, /*whole=*/true));
   expect_table("bert_base", bert({1, 1}, [](TextConfig&) {}, false, /*whole=*/true));
@@ -339,7 +339,7 @@ int64_t update_launches(const OptimizerConfig& config, int parameters) {
   return emulated::counts.launches - before;
 }
 
-// docs/gpu.md has these numbers.
+// docs/gpu_execution.md has these numbers.
 TEST(CudaUpdateLaunches, DoNotDependOnTheNumberOfParameters) {
   for (const int parameters : {3, 148}) {
     EXPECT_EQ(update_launches("adamw", parameters), 1);
