@@ -41,9 +41,8 @@ constexpr const char* kUsage =
     "  --shard-tokens N        tokens of a shard with a header (100000000)\n"
     "  --version               prints version and hash of the sources, and ends\n"
     "\n"
-    "<|endoftext|> separates documents, or a line feed if the tokenizer has no such token. A file with one document "
-    "is\n"
-    "split within it; other files are split between documents.";
+    "<|endoftext|> separates documents. If the tokenizer has no such token, a line feed separates them. A file with\n"
+    "several documents is split between documents, and a file with one document is split within the document.";
 
 struct Arguments {
   std::vector<std::string> texts;

@@ -43,7 +43,8 @@ bool lower_is_better(const std::string& figure) {
 }
 
 void CheckpointOptions::describe(OptionList& list) {
-  list.add("every", every, "steps between checkpoints, or minutes, such as 10min; 0: none before the last step")
+  list.add("every", every,
+           "steps between checkpoints, or minutes, such as 10min; 0: no checkpoint before the last step")
       .with_flag("--checkpoint-every", "N[min]")
       .or_number()
       .check_text = check_interval;
@@ -52,7 +53,7 @@ void CheckpointOptions::describe(OptionList& list) {
   list.add("keep", keep, "number of newest checkpoints to keep", kAtLeastOne);
   list.add(
       "best", best,
-      "also keep the checkpoint with the best value of this figure of metrics.jsonl, such as test_top1; the best "
+      "also keep the checkpoint with the best value of this key of metrics.jsonl, such as test_top1; the best "
       "value of losses, perplexities and bits_per_byte is the lowest");
 }
 

@@ -33,8 +33,8 @@ void CommonConfig::describe_common(OptionList& list, const CommonTexts& texts) {
   list.add("accumulation", accumulation, "micro-batches per step", {1, 1 << 20}).with_flag("--accumulation");
   list.add("eval_batch", eval_batch, texts.eval_batch, {0, 1 << 20});
   list.add("validation", validation,
-           "for choosing options: hold out one in N training samples and evaluate on these samples instead of the test "
-           "data; 0: off",
+           "hold out one in N training samples, and evaluate on them instead of the test data, to choose options; "
+           "0: off",
            {0, 1e9});
   list.add("clip.norm", clip.norm, "limit of the global gradient norm; 0: no limit", kNotNegative);
   list.add("non_finite", non_finite, "on a non-finite gradient: end the run, or skip the step")

@@ -11,7 +11,7 @@ struct LmDataConfig {
   std::string path;             // a folder or a text file
   std::string valid, test;      // files; empty: files of the folder, or documents held out from `path`
   std::string vocab;            // vocabulary file; empty: the vocabulary is built from the training text
-  int64_t vocab_size = 10000;   // maximum number of words in a built vocabulary
+  int64_t vocab_size = 10000;   // largest number of words in a built vocabulary
   std::string words = "basic";  // rule that splits lines into words: spaces, basic
   int64_t length = 35;          // number of tokens per stream in a batch
   int64_t hold_out = 50;        // one text file: hold out one in N documents for validation, then one in N for the test

@@ -107,10 +107,10 @@ void LmConfig::describe(OptionList& list) {
       .with_flag("--vocab", "FILE")
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
-           "maximum number of words in a built vocabulary, which keeps the most frequent words; if another text has "
-           "other words, at most the number of words of the training text minus 1", {3, 1e8})
+           "largest number of words in a built vocabulary, which keeps the most frequent words; if only the validation "
+           "or test text has words outside the vocabulary, one word fewer than in the training text", {3, 1e8})
       .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
-  list.add("words", data.words, "split of lines into words: at spaces, or also at punctuation, in lower case")
+  list.add("words", data.words, "split lines into words: at spaces, or at spaces and punctuation, in lower case")
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})
       .with_flag("--length");
