@@ -99,9 +99,13 @@ class CallObserver {
   CallObserver* before_;
 };
 
-// The groups of one rank: world (all ranks), intra (the ranks of its node), inter (the ranks with its local rank on all
-// nodes) and compute (all ranks). The computing thread uses compute, and the communication thread uses the other
-// groups. If collectives_are_kernels(), the Scheduler lets only one of these threads communicate at a time.
+// The groups of one rank:
+// - world and compute: all ranks;
+// - intra: the ranks of its node;
+// - inter: one rank of each node, the ranks that have the same local rank.
+//
+// The computing thread uses compute, and the communication thread uses the other groups. If collectives_are_kernels(),
+// the Scheduler lets only one of these threads communicate at a time.
 struct Communicator {
   Topology topology;                                    // nodes and workers per node
   int rank = 0;                                         // rank in `world`

@@ -21,13 +21,17 @@ Tensor finite_values(const std::string& file, const std::string& name, const Ten
 void save_weights(const std::string& path, const Module& module);
 
 // Loads a file of save_weights() or a PyTorch program into the module's memory. Values are float32 or float64, or have
-// the module's type. If a DataParallel with sharded or rounded parameters uses the module, call this in
-// DataParallel::with_master_weights(). Otherwise, the DataParallel replaces the loaded values by its master weights.
-// Ignores num_batches_tracked. If tensors are missing, unexpected, or of another shape or type, one Error lists them
-// (up to five names each), and the module is unchanged. Another Error names a tensor with an infinite value or NaN.
+// the module's type. Ignores num_batches_tracked. Returns whether the `replaceable` parameters keep their values.
+//
 // `name_of` maps a name in the file to the module's name, for files with other names. `replaceable`: parameters that
 // the file may lack or have with another shape, such as the last layer for other classes. If one of them is missing or
-// differs, all replaceable parameters keep their values. Returns whether they keep their values.
+// differs, all replaceable parameters keep their values.
+//
+// If tensors are missing, unexpected, or of another shape or type, one Error lists them (up to five names each), and
+// the module is unchanged. Another Error names a tensor with an infinite value or NaN.
+//
+// If a DataParallel with sharded or rounded parameters uses the module, call this in
+// DataParallel::with_master_weights(). Otherwise, the DataParallel replaces the loaded values by its master weights.
 bool load_weights(const std::string& path, const Module& module,
                   const std::function<std::string(const std::string&)>& name_of = {},
                   const std::vector<std::string>& replaceable = {});

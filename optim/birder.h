@@ -13,11 +13,13 @@ namespace godwit {
 //   server of a segment: ū = Q(mean u + ē)
 //   all ranks:           x ← (1−αλ)x − αū
 // Results do not depend on bucket sizes or thread counts.
+//
 // A frozen parameter is neither updated nor decayed. The parameters in `frozen` are always frozen. With the automatic
-// mask, every other parameter is frozen until some node has a nonzero gradient for it. The sign bits carry this
-// condition, so no extra data is sent. For a frozen parameter, a node sends 1 once its b is nonzero, and the server
-// sends 1 if any node sends 1. This 1 activates the parameter for the later steps. Until then, the node's e keeps the
-// ratio.
+// mask, every other parameter is frozen until some node has a nonzero gradient for it.
+//
+// The sign bits carry this condition, so no extra data is sent. For a frozen parameter, a node sends 1 once its b is
+// nonzero, and the server sends 1 if any node sends 1. This 1 activates the parameter for the later steps. Until then,
+// the node's e keeps the ratio.
 class Birder : public Optimizer {
  public:
   using Quantizer = birder::Quantizer;         // Q

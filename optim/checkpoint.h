@@ -81,14 +81,18 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras);
 
-// Collective. Restores a checkpoint of a run with the same model and methods. Buckets and threads may differ, except
-// that some methods need the saved bucket sizes with sharding hybrid. Fills the tensors of the extras, which must have
-// the saved sizes, and replaces the numbers of the extras. Verifies a whole file before using it. Throws a
+// Collective. Restores a checkpoint of a run with the same model and methods. Fills the tensors of the extras, which
+// must have the saved sizes, and replaces the numbers of the extras. Verifies a whole file before using it. Throws a
 // CheckpointFailed that names the file and the difference; the replica is then unusable.
+//
+// Buckets and threads may differ, except that some methods need the saved bucket sizes with sharding hybrid.
+//
 // The topology may also differ. State that differs between ranks, such as error feedback, then keeps its mean over the
 // ranks: new rank j of K′ gets the mean of the saved values over the part [j/K′, (j+1)/K′) of the saved ranks. 8-bit
-// codes are rounded to nearest. State with one owner goes to the new owner. Returns one line that names the
-// redistributed state, and the state that starts anew because the saved run has none. Returns "" for the same topology.
+// codes are rounded to nearest. State with one owner goes to the new owner.
+//
+// Returns one line that names the redistributed state, and the state that starts anew because the saved run has none.
+// Returns "" for the same topology.
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 

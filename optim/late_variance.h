@@ -10,10 +10,14 @@
 namespace godwit {
 
 // For optimizers that freeze v after step T and set the momentum of values with v = 0 to 0. Such a value needs no error
-// feedback, so `e` stores this rank's second moment since T in its place:  eᵢ ← β2·eᵢ + (1−β2)·gᵢ². A refresh in step t
-// exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). If each value has a gradient on one rank, this is the
-// second moment of the mean gradient. If several ranks have gradients, it is at least that. Values with v > 0 are not
-// changed. If no value has v = 0, a bucket's bits and traffic are those of an optimizer without a LateVariance.
+// feedback, so `e` stores this rank's second moment since T instead:
+//   eᵢ ← β2·eᵢ + (1−β2)·gᵢ²
+// A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). If only one rank has gradients of
+// the value, this is the second moment of the mean gradient. If several ranks have gradients, it is at least as large
+// as this second moment.
+//
+// Values with v > 0 are not changed. If no value of a bucket has v = 0, its bits and traffic are the same as without a
+// LateVariance.
 class LateVariance {
  public:
   // `on`: whether values with v = 0 get a second moment; otherwise the functions have no effect. `buckets`: number of

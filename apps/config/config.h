@@ -55,7 +55,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
   int64_t eval_batch = 0;      // samples per worker and evaluation batch; train_lm: streams of all workers; 0: default
   int64_t validation = 0;      // evaluate on one in N training samples, held out, instead of the test data; 0: off
 
-  // Sharding of exchanges whose default is none. Not an option.
+  // The program's default for exchanges whose default sharding is none. Not an option.
   Sharding default_sharding = Sharding::none;
   std::vector<std::string> notices;  // notices, such as parts of the file that the command line replaces; not an option
 

@@ -12,11 +12,14 @@ void handle_signals_in_thread();
 
 // Installs handlers. The first signal is recorded; its name and `asked` are printed to stderr as one line ("SIGTERM:
 // stops soon"). The second signal prints `ended` and ends the process with 128 + the signal number (130 for Ctrl-C),
-// without running destructors. Signals within one second of the first are ignored, because batch systems and terminals
-// send several signals at once. A SIGHUP after the first signal is ignored, because closing a terminal may send SIGHUP
-// twice. A SIGUSR2 after the first signal is ignored, because launchers pass SIGUSR2 on to every process. Empty texts
-// print nothing. SIGHUP stays ignored if it was ignored before (nohup). Another call replaces the texts and clears the
-// recorded signal.
+// without running destructors. Empty texts print nothing. Another call replaces the texts and clears the recorded
+// signal.
+//
+// These signals are ignored:
+// - signals within one second of the first, because batch systems and terminals send several signals at once;
+// - a SIGHUP after the first signal, because closing a terminal may send SIGHUP twice;
+// - a SIGUSR2 after the first signal, because launchers pass SIGUSR2 on to every process;
+// - SIGHUP, if it was ignored before (nohup).
 void catch_interrupts(const std::string& asked, const std::string& ended);
 
 void silence_interrupts();  // signals remain caught, but no longer print anything

@@ -23,15 +23,18 @@ struct GatherOptions {
 };
 
 // Gathers the values of a bucket when an operation reads one of its parameters. Releases them when an operation reads
-// parameters of another bucket. During a step, the communication stream prefetches the next bucket. At most two buckets
-// have memory, or as many as one operation reads. Without reshard_after_forward, values stay until release(), which
-// Scheduler::on_complete() must call.
+// parameters of another bucket. At most two buckets have memory, or as many as one operation reads. Without
+// reshard_after_forward, values stay until release(), which Scheduler::on_complete() must call.
+//
 // Every gather is collective. In a step, all ranks of the group must read the same parameters in the same order. In
-// read(), ranks may read different parameters. Prefetching follows the order of the last step. In the first step, it
-// goes from the last bucket to the first and back.
+// read(), ranks may read different parameters.
+//
+// During a step, the communication stream prefetches the next bucket, in the order of the last step. In the first step,
+// the order is from the last bucket to the first and back.
+//
 // On a GPU, values use memory of the computing thread's pool, and the thread's stream waits for a gather with an event.
-// The host waits for the GPU only with NCCL (Group::collectives_are_kernels()): after each gather outside of
-// steps, and in steps that do not overlap (Scheduler). Such steps do not prefetch.
+// The host waits for the GPU only with NCCL (Group::collectives_are_kernels()): after each gather outside of steps, and
+// in steps that do not overlap (Scheduler). Such steps do not prefetch.
 class ParameterShards {
  public:
   // `buckets`: sharded over the ranks of `group`, without memory (BucketOptions::take_parameters). `own`: own_bucket()

@@ -32,10 +32,11 @@ BlockExchangeOptions block_options(const std::string& name, int64_t block_size, 
 
 // For each bucket, every rank encodes its gradient and sends the code of each segment to the segment's owner
 // (all-to-all). The owner adds the decoded values in float32 and in rank order, and divides once. The means are
-// all-gathered. Blocks, and therefore results, do not depend on bucket sizes, thread counts or segments. With one rank,
-// the mean is the decoded message. Each collective sends (ranks − 1) messages of the size of the longest segment, or of
-// the whole bucket with Reply::all_gather. If a gradient is not finite, throws an Error that names the step and the
-// parameter or bucket.
+// all-gathered. With one rank, the mean is the decoded message.
+//
+// Blocks, and therefore results, do not depend on bucket sizes, thread counts or segments. Each collective sends (ranks
+// − 1) messages of the size of the longest segment, or of the whole bucket with Reply::all_gather. If a gradient is not
+// finite, throws an Error that names the step and the parameter or bucket.
 std::unique_ptr<Exchange> block_exchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options,
                                          const Buckets& buckets, const Communicator& comm, uint64_t seed);
 

@@ -28,11 +28,12 @@ std::string mpi_library();  // name and version: "Open MPI v4.1.4"; empty withou
 bool mpi_built();  // whether this build has MPI
 
 // Runs body(communicator) as the rank of this process. `given` is as for fit_topology(); {0, 0}: one node per host.
-// Returns when the body has finished on all ranks. If the body fails on some ranks, every rank leaves its collectives.
-// One rank then throws an Error with all different error texts (prefixed "rank r: " or "rank r on HOST: "); the others
-// throw PeerFailed. If a process has ended, one rank prints the error and all ranks throw PeerFailed. All processes
-// must then exit: the first process that exits kills the others (MPI_Abort). Sums match run_local() bit for bit, except
-// through NCCL.
+// Returns when the body has finished on all ranks. Sums match run_local() bit for bit, except through NCCL.
+//
+// If the body fails on some ranks, every rank leaves its collectives. One rank then throws an Error with all different
+// error texts (prefixed "rank r: " or "rank r on HOST: "); the others throw PeerFailed. If a process has ended, one
+// rank prints the error and all ranks throw PeerFailed. All processes must then exit: the first process that exits
+// kills the others (MPI_Abort).
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options = {});
 
 }  // namespace godwit

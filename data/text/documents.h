@@ -28,9 +28,9 @@ const std::vector<std::string>& text_endings();
 struct TextParts {
   std::vector<std::string> train, valid, test;  // names of files, in order
 };
-// The parts that the names of `files` state, or of their folders below `path`. Names that end with val, valid,
-// validation or dev are `valid`, and names that end with test are `test`, as in ptb.valid.txt or test/1.jsonl. Letters
-// may be in upper case. All other files are `train`. If no others exist, all files are `train`.
+// Divides files by their names and the names of their folders below `path`. Names that end with val, valid, validation
+// or dev are `valid`, and names that end with test are `test`, as in ptb.valid.txt or test/1.jsonl. Letters may be in
+// upper case. All other files are `train`. If there are no other files, all files are `train`.
 TextParts text_parts(const std::vector<std::string>& files, const std::string& path);
 
 // Throws if the name of a file indicates JSON or JSONL. For readers that accept only plain text.

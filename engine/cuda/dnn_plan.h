@@ -15,8 +15,8 @@ constexpr int64_t kMostDnnWorkspace = 1ll << 30, kMostTimedWorkspace = 256ll << 
 
 enum DnnUid : int64_t { kDnnX = 1, kDnnW = 2, kDnnY = 3, kDnnWideW = 4 };  // IDs of a plan's tensors
 
-// The GPU of a plan. `handle` stands for the GPU of a cuDNN handle. `properties` stands for a GPU described by
-// device_properties() and needs no driver. Exactly one member is set.
+// The GPU of a plan: the GPU of the cuDNN handle `handle`, or the GPU that `properties` describes
+// (device_properties()), which needs no driver. Exactly one member is set.
 struct DnnTarget {
   cudnnHandle_t handle = nullptr;
   const DnnDescriptor* properties = nullptr;

@@ -64,12 +64,17 @@ namespace ops {
 
 // q [batch, queries, heads, width]; k and v [batch, keys, kv_heads, width]; result [batch, queries, heads, width]. Head
 // h attends head h / (heads / kv_heads) of k and v (grouped-query attention, Ainslie et al. 2023); k and v are not
-// copied. Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32. On processors with fast
+// copied.
+//
+// Types: float32, bfloat16 or float64. For bfloat16, sums and softmax are in float32. On processors with fast
 // AVX512_BF16 (fast_avx512_bf16()), probabilities and score gradients are rounded to bfloat16 before multiplication.
-// mask [batch, keys] uint8: a key is attended if its value is not 0. The CPU skips masked keys; a GPU skips tiles in
-// which all keys are masked. If all keys of a batch entry are masked, its result and gradients are 0. Causal attention
-// skips most products of keys that are not attended. Dropout drops and scales probabilities as in ops::dropout. Throws
-// for other shapes or types, for widths above 128 on a GPU, and unless dropout is in [0, 1).
+//
+// mask [batch, keys] uint8: a key is attended if its value is not 0. If all keys of a batch entry are masked, its
+// result and gradients are 0. The CPU skips masked keys; a GPU skips tiles in which all keys are masked. Causal
+// attention skips most products of keys that are not attended.
+//
+// Dropout drops and scales probabilities as in ops::dropout. Throws for other shapes or types, for widths above 128 on
+// a GPU, and unless dropout is in [0, 1).
 Var attention(const Var& q, const Var& k, const Var& v, const Tensor& mask = {}, const AttentionOptions& options = {});
 
 }  // namespace ops
