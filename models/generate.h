@@ -25,12 +25,13 @@ void check_sample_options(const SampleOptions& options);
 // first. Throws if a logit is NaN.
 int32_t sample_token(std::span<const float> logits, const SampleOptions& options, double uniform);
 
-// Continues `prompt` by at most `count` tokens in [0, vocabulary), and stops after one of the tokens `ends`. The
-// network may have more outputs than `vocabulary`; these are never drawn. Calls `each` with every new token. The result
-// depends only on weights, prompt, vocabulary and options. Each token is read once, with a key-value cache. If the text
-// fills all positions, the cache is cleared, and generation continues from the last half of these tokens. Throws if the
-// prompt is empty, is longer than the positions, or has a token outside the network's vocabulary, or if `vocabulary`
-// exceeds the network's outputs.
+// Continues `prompt` by at most `count` tokens in [0, vocabulary), and stops after one of the tokens `ends`. Calls
+// `each` with every new token. The network may have more outputs than `vocabulary`; these are never drawn. The result
+// depends only on weights, prompt, vocabulary and options.
+//
+// Each token is read once, with a key-value cache. If the text fills all positions, the cache is cleared, and
+// generation continues from the second half of these tokens. Throws if the prompt is empty, is longer than the
+// positions, or has a token outside the network's vocabulary, or if `vocabulary` exceeds the network's outputs.
 std::vector<int32_t> generate(const CausalLM& model, std::span<const int32_t> prompt, int64_t count,
                               int64_t vocabulary, const SampleOptions& options,
                               std::span<const int32_t> ends = {}, const std::function<void(int32_t)>& each = {});

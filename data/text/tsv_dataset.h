@@ -19,10 +19,12 @@ struct TsvDataset {
 
 // The first line contains the column names; only "sentence" and "label" are read. Fields are separated by tabs and have
 // no quoting. Blank lines at the end are ignored. If all labels are whole numbers, they are the class indices 0 … K-1,
-// all of which must occur. Otherwise, labels are class names, which are sorted. Throws one Error that names the file
-// and, if applicable, the line. Errors are: a column is missing or occurs twice, the number of fields is wrong, a
-// sentence or label is blank, a label is not UTF-8 or has a decimal point, or there is only one class. Adds the file's
-// invalid UTF-8 to `invalid` if `invalid` is not null.
+// all of which must occur. Otherwise, labels are class names, which are sorted. Adds the file's invalid UTF-8 to
+// `invalid` if `invalid` is not null.
+//
+// Throws one Error that names the file and, if applicable, the line. Errors are: a column is missing or occurs twice,
+// the number of fields is wrong, a sentence or label is blank, a label is not UTF-8 or has a decimal point, or there is
+// only one class.
 TsvDataset read_tsv_dataset(const std::string& path, InvalidUtf8* invalid = nullptr);
 
 // The allowed classes of a file.

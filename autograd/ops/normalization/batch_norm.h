@@ -59,9 +59,11 @@ namespace ops {
 // x is [.., c]. gamma, beta, running_mean and running_var [c] have the type of x, or float32 for bfloat16 x. A defined
 // residual has the shape and type of x. As in PyTorch, training normalizes by the biased variance and updates
 // running_var with the unbiased variance. Throws for other shapes or types, and in training if there is only one value
-// per channel. With options.gather, the batch sizes of the ranks may differ. The outputs and input gradients are then
-// those that one rank with all rows would compute for the sum of all losses. d_gamma and d_beta are sums over the
-// rank's rows, like all parameter gradients; the exchange averages them.
+// per channel.
+//
+// With options.gather, the batch sizes of the ranks may differ. The outputs and input gradients are then those that one
+// rank with all rows would compute for the sum of all losses. d_gamma and d_beta are sums over the rank's rows, like
+// all parameter gradients; the exchange averages them.
 Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& running_mean, const Tensor& running_var,
                const BatchNormOptions& options = {}, const Var& residual = Var());
 
