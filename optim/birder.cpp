@@ -275,7 +275,7 @@ const OptimizerMethod& birder_method() {
   static const OptimizerMethod method{
       .name = "birder",
       .aliases = {"binsgdm"},
-      .help = "1 bit per parameter each way between nodes, with error feedback and without warm-up",
+      .help = "1 bit per parameter in each direction between nodes, with error feedback and without warm-up",
       .paper =
           "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for Practical Distributed DNN "
           "Training, NeurIPS 2023",

@@ -31,7 +31,7 @@ void EfSignSgdOptions::describe(OptionList& list) {
 const ExchangeMethod& ef_signsgd_method() {
   static const ExchangeMethod method{
       .name = "ef_signsgd",
-      .help = "signs and one scale per block, both ways, with error feedback",
+      .help = "signs and one scale per block in both directions, with error feedback",
       .paper =
           "Karimireddy et al., Error Feedback Fixes SignSGD and other Gradient Compression Schemes, arXiv:1901.09847, "
           "2019",

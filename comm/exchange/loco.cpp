@@ -318,7 +318,7 @@ void LocoOptions::describe(OptionList& list) {
 const ExchangeMethod& loco_method() {
   static const ExchangeMethod method{
       .name = "loco",
-      .help = "codes of 1, 4 or 8 bits to the owners, with an 8-bit error feedback",
+      .help = "sends codes of 1, 4 or 8 bits to the owners, with error feedback in 8 bits",
       .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; integer "
@@ -335,7 +335,7 @@ const ExchangeMethod& loco_method() {
 const ExchangeMethod& loco_zeropp_method() {
   static const ExchangeMethod method{
       .name = "loco_zeropp",
-      .help = "gradients of loco to sharded owners, 8-bit blocks of parameters back",
+      .help = "sends gradients as loco to the owners of shards, and parameters back in 8-bit blocks",
       .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "

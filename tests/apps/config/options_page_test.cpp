@@ -70,11 +70,13 @@ std::string section(const std::string& title, const std::string& group) {
 
 TEST(OptionsPage, IsGeneratedFromTheDescriptions) {
   const std::string text =
-      "# Options of every method\n\nThis page is generated from the sources "
-      "(`tests/apps/config/options_page_test.cpp`).\n`./train_resnet --help NAME` prints the same for one method. "
-      "`train_bert`, `train_lm` and `train_gpt`\nhave other defaults for some options: see `--help NAME` of the "
-      "program.\n\nIn the bytes per step and worker, d is the number of parameters, W of workers, n of nodes, m of\n"
-      "workers per node.\n" +
+      "# Options of every method\n\n"
+      "This page lists the options of every optimizer and exchange. It is generated from the sources\n"
+      "(`tests/apps/config/options_page_test.cpp`). `./train_resnet --help NAME` prints the options of one\n"
+      "method. `train_bert`, `train_lm` and `train_gpt` have other defaults for some options: see\n"
+      "`--help NAME` of the program.\n\n"
+      "In the bytes that a worker sends per step, d is the number of parameters, W the number of workers, n\n"
+      "the number of nodes, and m the number of workers per node.\n" +
       section<OptimizerMethod, OptimizerConfig>("Optimizers", "optimizer.") +
       section<ExchangeMethod, ExchangeConfig>("Exchanges", "exchange.");
   const std::string file = detail::concat(GODWIT_SOURCE_DIR, "/docs/methods/options.md");
