@@ -335,7 +335,7 @@ const ExchangeMethod& loco_method() {
 const ExchangeMethod& loco_zeropp_method() {
   static const ExchangeMethod method{
       .name = "loco_zeropp",
-      .help = "sends gradients as loco to the owners of shards, and parameters back in 8-bit blocks",
+      .help = "sends gradients as loco to the owners of shards, and 8-bit parameters back",
       .paper = "Xie et al., LoCo: Low-Bit Communication Adaptor for Large-scale Model Training, arXiv:2407.04480, 2024",
       .bytes =
           "1, 4 or 8 bits per parameter to the owners; 2 bytes per block to every worker with scale auto; 1 byte per "

@@ -10,7 +10,7 @@ void ZeroppOptions::describe(OptionList& list) { add_block_size(list, block_size
 const ExchangeMethod& zeropp_method() {
   static const ExchangeMethod method{
       .name = "zeropp",
-      .help = "sends gradients in 4-bit blocks to the owners of shards, and parameters back in 8-bit blocks",
+      .help = "sends 4-bit gradients to the owners of shards, and 8-bit parameters back",
       .paper =
           "Wang et al., ZeRO++: Extremely Efficient Collective Communication for Giant Model Training, "
           "arXiv:2306.10209, 2023",
