@@ -77,6 +77,8 @@ class Checker : public nlohmann::json_sax<json> {
 }  // namespace
 
 void check_json(std::string_view text, const std::string& subject, const JsonRules& rules) {
+  const size_t zero = text.find('\0');  // the parser ends there and ignores the rest
+  check(zero == std::string_view::npos, subject, " is not valid JSON: byte ", zero + 1, " is 0");
   Checker checker(subject, rules);
   json::sax_parse(text.begin(), text.end(), &checker);
 }

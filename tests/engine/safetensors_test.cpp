@@ -182,6 +182,7 @@ TEST(Safetensors, NamesTheErrorInAFile) {
   EXPECT_THAT(error_for(cut), HasSubstr("truncated"));
   EXPECT_THAT(error_for("{\"a\":", 0), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_for("{\"a\xff\":1}", 0), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_for(std::string("{}\0{\"a\"", 7), 0), HasSubstr("not valid JSON: byte 3 is 0"));
   EXPECT_THAT(error_for("[1]", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_for(" {}", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_for(std::string(100000, '['), 0), HasSubstr("nested"));
