@@ -37,7 +37,8 @@ Texts texts_of_folder(const LmDataConfig& options, data::WordSplit split) {
   data::InvalidUtf8 invalid;
   const auto read = [&](const std::string& given, const std::string& part) {
     const std::string path = file_of(options.path, given, part);
-    check(!path.empty(), "data folder ", options.path, ": has no ", part, ".txt or ptb.", part, ".txt");
+    check(!path.empty(), "data folder ", options.path, ": has no ", part, ".txt, ptb.", part, ".txt or wiki.", part,
+          ".tokens");
     return data::read_word_text(path, split, &invalid);
   };
   Texts texts{.train = read("", "train"), .valid = read(options.valid, "valid"), .test = {}};
@@ -58,13 +59,13 @@ Texts held_out(const std::string& path, const LmDataConfig& options, data::WordS
   data::InvalidUtf8 invalid;
   const data::Corpus all = data::read_corpus(path, data::Sentences::lines, &invalid);
   const int64_t every = options.hold_out;
-  check(all.documents() > every, path, ": has ", all.documents(), all.documents() == 1 ? " document" : " documents",
-        " (separated by blank lines), too few to hold out one of ", every, " twice; lower --set data.hold_out=", every,
-        ", or name the evaluation text with --set data.valid=FILE");
+  const int64_t documents = all.documents();
+  const std::string lower =
+      documents < 3 ? "" : detail::concat("set data.hold_out to at most ", documents - 1, ", or ");
+  check(documents > every, path, ": has ", documents, documents == 1 ? " document" : " documents",
+        " (separated by blank lines), too few to hold out one of ", every, " twice; ", lower,
+        "name the evaluation text with --set data.valid=FILE");
   const auto [rest, valid] = all.hold_out(every);
-  if (rest.documents() < every)
-    return {
-        .train = lines_of(rest, path, split), .valid = lines_of(valid, path, split), .test = {}, .invalid = invalid};
   const auto [train, test] = rest.hold_out(every);
   return {.train = lines_of(train, path, split),
           .valid = lines_of(valid, path + " (validation)", split),

@@ -194,7 +194,10 @@ TEST_F(TrainLm, RefusesInvalidInput) {
   expect_refused("--data none.txt", {"none.txt"});
   expect_refused(kFolder + "--length 4000", {"training: the text has", "tokens needs 4001", "lower --length"});
   expect_refused(kFolder + "--batch 200 --nodes 4", {"for each of 800 streams (4 workers × 200)"});
-  expect_refused("--data one.txt --set data.hold_out=60", {"one.txt: has 60 documents", "too few to hold out"});
+  expect_refused("--data one.txt --set data.hold_out=60",
+                 {"one.txt: has 60 documents", "too few to hold out", "; set data.hold_out to at most 59, or name"});
+  write_file(folder_ / "short.txt", "anna\nparis\n");
+  expect_refused("--data short.txt", {"short.txt: has 1 document (", "of 50 twice; name the evaluation text with"});
   expect_refused(kFolder + "--set data.test=none.txt", {"none.txt"});
   expect_refused("--data one.txt --set data.test=other.txt", {"data.test other.txt requires data.valid"});
   for (const std::string& data : {kFolder, std::string("--data one.txt --set data.valid=text/valid.txt ")})
@@ -202,7 +205,7 @@ TEST_F(TrainLm, RefusesInvalidInput) {
         data + "--set data.hold_out=5",
         {"--set data.hold_out: documents are held out of a text file without data.valid only; leave it out"});
   write_file(folder_ / "empty" / "train.txt", " \n\n");
-  expect_refused("--data empty", {"data folder empty: has no valid.txt or ptb.valid.txt"});
+  expect_refused("--data empty", {"data folder empty: has no valid.txt, ptb.valid.txt or wiki.valid.tokens"});
   write_file(folder_ / "empty" / "valid.txt", story(9));
   expect_refused("--data empty", {"train.txt: holds no words"});
   write_file(folder_ / "closed.txt", "anna\n<eos>\n");
