@@ -31,12 +31,16 @@ bool is_help(const std::string& word) { return word == "--help" || word == "-h";
   std::vector<std::string> flags = kOwnFlags;
   std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
   std::replace(key.begin(), key.end(), '-', '_');
+  std::string meaning = key, best;
+  std::replace(meaning.begin(), meaning.end(), '_', ' ');
   for (const Option& option : known.list()) {
     if (!option.flag.empty()) flags.push_back(option.flag);
-    else if (option.name == key || option.name.ends_with("." + key))
+    // --batch-size, --learning-rate
+    if (!option.flag.empty() && (word.starts_with(option.flag + "-") || option.help == meaning)) best = option.flag;
+    if (option.flag.empty() && (option.name == key || option.name.ends_with("." + key)))
       fail("no such flag ", excerpt(word), "; write --set ", option.name, "=VALUE");
   }
-  const std::string best = nearest(word, flags);
+  if (best.empty()) best = nearest(word, flags);
   fail("no such flag ", excerpt(word), best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 
