@@ -29,12 +29,20 @@ data::RawImages hold_out(data::RawImages& train, int64_t every) {
   return held;
 }
 
-// "10 classes", followed by the number of classes without an image.
-std::string classes_text(const data::RawImages& images) {
-  const std::set<int32_t> present(images.labels.begin(), images.labels.end());
-  const int64_t absent = images.classes - std::ssize(present);
-  return std::to_string(images.classes) + " classes" +
-         (absent > 0 ? ", " + std::to_string(absent) + " of them without a training image" : "");
+// "10 classes", followed by the numbers of classes without an image for training or evaluation.
+std::string classes_text(int64_t classes, const std::vector<int32_t>& train, const std::vector<int32_t>& test) {
+  std::string text = std::to_string(classes) + " classes";
+  for (const auto& [labels, what] : {std::pair{&train, "a training"}, {&test, "an evaluation"}}) {
+    const int64_t absent = classes - std::ssize(std::set<int32_t>(labels->begin(), labels->end()));
+    if (absent > 0) text += ", " + std::to_string(absent) + " of them without " + what + " image";
+  }
+  return text;
+}
+
+std::vector<int32_t> labels_of(const std::vector<data::ImageFile>& files) {
+  std::vector<int32_t> labels;
+  for (const data::ImageFile& file : files) labels.push_back(file.label);
+  return labels;
 }
 
 ImageData load_into_memory(const ImageConfig& config, const std::string& folder, data::Layout layout) {
@@ -64,8 +72,8 @@ ImageData load_into_memory(const ImageConfig& config, const std::string& folder,
                                    .flip = options.flip,
                                    .seed = config.seed};
   ImageData images;
-  images.notes.push_back({"images", classes_text(train) + "; training: " + std::to_string(train.size()) +
-                                        "; evaluation: " + std::to_string(test.size())});
+  images.notes.push_back({"images", classes_text(train.classes, train.labels, test.labels) + "; training: " +
+                                        std::to_string(train.size()) + "; evaluation: " + std::to_string(test.size())});
   images.train = std::make_shared<data::InMemoryDataset>(std::move(train), transform);
   images.test = std::make_shared<data::InMemoryDataset>(std::move(test), transform);
   return images;
@@ -75,8 +83,8 @@ std::string split_text(const data::ImageFolder& folder) {
   const auto part = [](size_t count, const std::string& name) {
     return std::to_string(count) + (name.empty() ? " in the class folders" : " in " + name);
   };
-  std::string text = std::to_string(folder.classes.size()) +
-                     " classes; training: " + part(folder.train.size(), folder.train_name) + "; evaluation: ";
+  std::string text = classes_text(std::ssize(folder.classes), labels_of(folder.train), labels_of(folder.test)) +
+                     "; training: " + part(folder.train.size(), folder.train_name) + "; evaluation: ";
   text += folder.test_name == folder.train_name ? "same images (no val, validation or test folder)"
                                                 : part(folder.test.size(), folder.test_name);
   for (const std::string& name : folder.unused) text += "; " + name + " is not read";

@@ -51,7 +51,8 @@ TEST_F(TrainResnet, PrintsTheNumbersOfClassesAndImages) {
             std::string::npos);
   for (size_t i = 8; i < labels.size(); ++i) labels[i] = static_cast<char>(labels[i] + 5);
   write_file(folder_ / "data/train-labels-idx1-ubyte", labels);
-  EXPECT_NE(done("--max-steps 1").out.find("9 classes, 5 of them without a training image; training: 256;"),
+  EXPECT_NE(done("--max-steps 1").out.find("9 classes, 5 of them without a training image, 5 of them "
+                                             "without an evaluation image; training: 256;"),
             std::string::npos);
 }
 
@@ -572,6 +573,11 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   fs::remove_all(run_dir());
   fs::create_directory(photos / "train" / "emu");
   expect_refused(flags, {"photos", "only in train: emu"});
+  fs::remove(photos / "train" / "emu");
+  fs::remove_all(photos / "validation" / "dog");
+  fs::create_directory(photos / "validation" / "dog");
+  EXPECT_THAT(done(flags + " --max-steps 1").out,
+              HasSubstr("2 classes, 1 of them without an evaluation image; training: 8 in train; evaluation: 4 in"));
 }
 
 TEST_F(TrainResnet, RefusesToOverwriteARun) {
