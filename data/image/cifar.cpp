@@ -26,7 +26,8 @@ const Version& version_of(const std::string& folder) {
       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
       {"test_batch.bin"}};
   static const Version cifar100{100, 2, {"train.bin"}, {"test.bin"}};
-  return fs::exists(fs::path(folder) / cifar100.train[0]) ? cifar100 : cifar10;
+  const auto has = [&](const std::string& name) { return fs::exists(fs::path(folder) / name); };
+  return has(cifar100.train[0]) || has(cifar100.test[0]) ? cifar100 : cifar10;
 }
 
 void append(const Version& version, const std::string& path, RawImages& dataset) {

@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <filesystem>
+#include <tuple>
 #include <vector>
 
 #include "data/image/file_list.h"
@@ -50,6 +51,19 @@ std::string other_images(const std::string& folder) {
   return "";
 }
 
+// Throws for the Python version of CIFAR, whose files have the names of the binary version without ".bin".
+void check_no_python_cifar(const std::string& folder) {
+  const auto is_file = [&](const std::string& name) { return fs::is_regular_file(fs::path(folder) / name); };
+  const auto is_python = [&](const std::string& name, const std::string& description) {
+    return is_file(name) && is_file(description) && !is_file(name + ".bin");
+  };
+  for (const auto& [name, description, classes] :
+       {std::tuple{"data_batch_1", "batches.meta", "10"}, {"train", "meta", "100"}})
+    check(!is_python(name, description), "data folder ", folder, ": ", name,
+          " is not a file of the binary version of CIFAR-", classes, "; download cifar-", classes,
+          "-binary.tar.gz instead of cifar-", classes, "-python.tar.gz");
+}
+
 }  // namespace
 
 Layout layout_of(const std::string& folder) {
@@ -58,6 +72,7 @@ Layout layout_of(const std::string& folder) {
   check(status.type() != fs::file_type::not_found, "data folder ", folder, ": not found, ", kLookedFor, kRemedy);
   check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
   check(fs::is_directory(status), "data folder ", folder, ": is a file, expected a folder");
+  check_no_python_cifar(folder);
   const std::vector<std::string> names = names_in(folder);
   // The first name with one of these beginnings, or "".
   const auto first = [&](std::initializer_list<const char*> beginnings) -> std::string {

@@ -76,6 +76,24 @@ TEST(Cifar, NamesTheErrorInAFile) {
   EXPECT_THAT(error(Split::train), HasSubstr("data_batch_3.bin: no such file"));
 }
 
+TEST(Cifar, NamesTheMissingFileOfTheVersion) {
+  const TempFolder folder;
+  write(folder / "test.bin", record({0, 3}, 0));
+  EXPECT_THAT(error_of([&] { load_cifar_folder(folder.str(), Split::train); }), HasSubstr("/train.bin: no such file"));
+}
+
+TEST(Layout, RefusesThePythonVersionOfCifar) {
+  for (const auto& [name, archive] : {std::pair{"data_batch_1", "cifar-10-binary.tar.gz"},
+                                      {"train", "cifar-100-binary.tar.gz"}}) {
+    const TempFolder folder;
+    write(folder / name, {1});
+    write(folder / (name == std::string("train") ? "meta" : "batches.meta"), {1});
+    EXPECT_THAT(error_of([&] { layout_of(folder.str()); }), AllOf(HasSubstr(name), HasSubstr(archive)));
+    write(folder / (std::string(name) + ".bin"), {1});
+    EXPECT_EQ(layout_of(folder.str()), Layout::cifar);
+  }
+}
+
 TEST(Layout, ListsTheExpectedFiles) {
   const TempFolder folder;
   const auto error = [](const std::string& path) { return error_of([&] { layout_of(path); }); };
