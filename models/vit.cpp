@@ -37,7 +37,7 @@ const VitConfig& checked(const VitConfig& config) {
   check(config.patch_size > 0 && config.height > 0 && config.width > 0 && config.height % config.patch_size == 0 &&
             config.width % config.patch_size == 0,
         "vit: images of ", config.height, "×", config.width, " do not divide into patches of ", config.patch_size, "×",
-        config.patch_size, "; choose another patch_size");
+        config.patch_size, "; choose a patch_size that divides height and width");
   for (const auto& [name, p] : {std::pair{"dropout", config.dropout}, {"attention_dropout", config.attention_dropout}})
     check(p >= 0 && p < 1, "vit: ", name, " must be in [0, 1), got ", p);
   check(config.in_channels > 0, "vit: in_channels must be positive, got ", config.in_channels);

@@ -105,7 +105,8 @@ Var batch_norm(const Var& x, const Var& gamma, const Var& beta, const Tensor& ru
     if (options.gather) all_rows = combine_statistics(own, options, mean, variance);
     // The host waits for the total rows only if this rank has too few.
     check(own > 1 || (all_rows.defined() && all_rows.item() > 1),
-          "batch_norm: training needs more than one value per channel, x is ", x.shape());
+          "batch_norm: training needs more than one value per channel, x is ", x.shape(),
+          "; use a larger batch or larger images");
     on_device(mean, [&](auto device) {
       batch_norm_finalize(device, mean, variance, own, all_rows, options, running_mean, running_var, state);
     });

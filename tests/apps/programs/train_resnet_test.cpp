@@ -476,7 +476,8 @@ TEST_F(TrainResnet, RefusesInvalidCombinations) {
                  {"needs the model in one bucket", "set bucket.first_mib to"});
   expect_refused("--optimizer one_bit_adam --set optimizer.warmup_steps=4",
                  {"a warm-up of 4 steps leaves nothing to compress of a run of 4", "lower optimizer.warmup_steps"});
-  expect_refused("--set schedule.warmup_steps=9", {"a warm-up of 9 steps is longer than the run of 4 steps"});
+  expect_refused("--set schedule.warmup_steps=9",
+                 {"a warm-up of 9 steps is longer than the run of 4 steps; lower schedule.warmup_steps"});
   expect_refused(
       "--optimizer zero_one_adam --max-steps 10 --set optimizer.warmup_steps=1 --set optimizer.freeze_step=4"
       " --set optimizer.intervals=doubling --set optimizer.doubling_steps=1 --set optimizer.variance_interval=1",

@@ -328,8 +328,12 @@ TEST(BatchNorm, NamesInvalidArguments) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message({1, 1, 1, 3}, 3), "batch_norm: training needs more than one value per channel, x is [1, 1, 1, 3]");
-  EXPECT_EQ(message({0, 3}, 3), "batch_norm: training needs more than one value per channel, x is [0, 3]");
+  EXPECT_EQ(message({1, 1, 1, 3}, 3),
+            "batch_norm: training needs more than one value per channel, x is [1, 1, 1, 3]; use a larger batch or larger "
+            "images");
+  EXPECT_EQ(message({0, 3}, 3),
+            "batch_norm: training needs more than one value per channel, x is [0, 3]; use a larger batch or larger "
+            "images");
   EXPECT_EQ(message({1, 1, 1, 3}, 3, DType::f32, {.training = false}), "no error");
   EXPECT_EQ(message({0, 3}, 3, DType::f32, {.training = false}), "no error");
   EXPECT_EQ(message({2, 3}, 4), "batch_norm: gamma is float32 [4], x is float32 [2, 3]");
