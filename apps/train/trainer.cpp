@@ -105,6 +105,7 @@ Evaluation Trainer::run(Progress& progress) {
   finish_checkpoint(progress);
   if (accumulator_.steps > 0 && stopped_ && step_ > first_step_) report(progress);
   if (stopped_) synchronize_for_eval();
+  else if (step_ == first_step_) gather_averages();  // a complete run was resumed, and may not have been evaluated
   if (checks_replicas()) check_replicas();
   save(last, progress);
   return last;
@@ -305,11 +306,16 @@ std::string Trainer::spike(double gradient_norm) {
   return reason;
 }
 
+void Trainer::gather_averages() {
+  if (!ema_) return;
+  ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
+}
+
 void Trainer::synchronize_for_eval() {
   replica_->synchronize();
   task_.average_buffers();
   if (!ema_) return;
-  ema_->complete([this](const Bucket& bucket, const Tensor& averages) { replica_->gather(bucket, averages); });
+  gather_averages();
   ema_->swap();
   task_.average_buffers();
   ema_->swap();

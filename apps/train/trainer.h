@@ -98,6 +98,7 @@ class Trainer {
   }
   void evaluate_epoch(Evaluation& last, Progress& progress);  // sets stopped_ if a stop signal ends the evaluation
   CheckpointExtras extras() const;
+  void gather_averages();       // brings the averages of all shards to this rank
   void synchronize_for_eval();  // brings replicas and averages to the state that is evaluated and saved
   // Evaluates the averaged weights if enabled. Returns nothing if a rank received a stop signal.
   std::optional<Evaluation> evaluate();

@@ -339,6 +339,29 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
       });
 }
 
+// With zero1 and zero2, a worker has current averages of its shard only, until they are gathered.
+TEST(ImageTrainer, ResumingACompleteRunKeepsItsFiles) {
+  const ImageData data = make_data();
+  for (const std::string sharding : {"zero1", "zero3"})
+    printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+      config.max_steps = 3;
+      config.ema.decay = 0.9;
+      config.exchange.set("sharding", sharding);
+      const auto files = [&] {
+        comm.compute->barrier("test");
+        return std::pair(read(config.run_dir + "/weights.safetensors"), read(config.run_dir + "/ema.safetensors"));
+      };
+      run(config, ImageTask(config, data, comm), comm, progress);
+      const auto before = files();
+      config.resume = "auto";
+      run(config, ImageTask(config, data, comm), comm, progress);
+      const auto after = files();
+      EXPECT_TRUE(before.first == after.first) << sharding << ", weights";
+      EXPECT_TRUE(before.second == after.second) << sharding << ", averages";
+      comm.compute->barrier("test");
+    });
+}
+
 class WarningDataset : public data::InMemoryDataset {
  public:
   WarningDataset(const data::RawImages& images, std::vector<std::string> warnings)
