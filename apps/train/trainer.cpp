@@ -56,7 +56,12 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
   if (options.skip_not_finite || spike_guard_)
     for (const Tensor& buffer : buffers_) buffers_before_.push_back(buffer.clone());
   if (config.cuda_graph) graphs_ = std::make_unique<CudaGraphCache>();
-  if (config.ema.decay > 0) ema_ = std::make_unique<Ema>(replica_->updated_buckets(), buffers_, config.ema.decay);
+  if (config.ema.decay > 0) {
+    const auto begin = [&] { ema_ = std::make_unique<Ema>(replica_->updated_buckets(), buffers_, config.ema.decay); };
+    // With zero1 and zero2, parameters are rounded, but averages begin with the master weights. The shards of zero3 and
+    // hybrid are master weights.
+    shards_parameters(replica_->sharding()) ? begin() : replica_->with_master_weights(begin);
+  }
 }
 
 Trainer::~Trainer() {

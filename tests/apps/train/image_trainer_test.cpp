@@ -339,6 +339,35 @@ TEST(ImageTrainer, EvaluatesTheAveragedWeightsItSaves) {
       });
 }
 
+// With a learning rate of 0 the weights do not change, so the averages are the weights. Before the first step, the
+// parameters of zero1 and zero2 are already rounded.
+TEST(ImageTrainer, AveragesBeginWithTheMasterWeights) {
+  for (const std::string sharding : {"zero1", "zero2"})
+    for (const std::string wire : {"bf16", "int8"})
+      train(
+          [&](ImageConfig& config, int) {
+            config.ema.decay = 0.9;
+            config.optimizer = "sgd";
+            config.optimizer.set("lr", 0).set("weight_decay", 0);
+            config.exchange.set("sharding", sharding).set("parameter_wire", wire);
+          },
+          nullptr,
+          [&](const Evaluation&, const std::string& folder) {
+            ResNetConfig model = resnet_config("resnet20");
+            model.in_channels = 1;
+            model.num_classes = 2;
+            std::vector<std::vector<float>> values;
+            for (const std::string file : {"/weights.safetensors", "/ema.safetensors"}) {
+              const auto resnet = make_resnet(model);
+              nn::load_weights(folder + file, *resnet);
+              values.emplace_back();
+              for (const Parameter& parameter : resnet->parameters())
+                for (const float x : parameter.var.value().to_vector<float>()) values.back().push_back(x);
+            }
+            EXPECT_TRUE(values[0] == values[1]) << sharding << ", " << wire;
+          });
+}
+
 // With zero1 and zero2, a worker has current averages of its shard only, until they are gathered.
 TEST(ImageTrainer, ResumingACompleteRunKeepsItsFiles) {
   const ImageData data = make_data();
