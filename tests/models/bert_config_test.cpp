@@ -161,7 +161,7 @@ TEST(BertConfig, NamesTheInvalidField) {
   EXPECT_THAT(error_for(R"({"hidden_size": "768"})"), AllOf(HasSubstr("hidden_size"), HasSubstr("\"768\"")));
   EXPECT_THAT(error_for(R"({"hidden_size": 7.5})"), HasSubstr("hidden_size must be an integer, got 7.5"));
   EXPECT_THAT(error_for(R"({"hidden_size": 18446744073709551615})"), HasSubstr("hidden_size must be an integer"));
-  EXPECT_THAT(error_for(R"({"hidden_size": null})"), HasSubstr("hidden_size must be an integer, it is null"));
+  EXPECT_THAT(error_for(R"({"hidden_size": null})"), HasSubstr("hidden_size must be an integer, got null"));
   EXPECT_THAT(error_for(R"({"hidden_size": 0})"), HasSubstr("hidden_size must be from 1 to"));
   EXPECT_THAT(error_for(R"({"vocab_size": -5})"), HasSubstr("vocab_size must be from 1 to"));
   EXPECT_THAT(error_for(R"({"num_hidden_layers": 100000000000})"), HasSubstr("num_hidden_layers"));

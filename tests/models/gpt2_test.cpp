@@ -188,16 +188,16 @@ TEST_F(Gpt2Weights, NamesOtherArchitecturesAndInvalidFields) {
     return error_of([&] { read_gpt2_config(folder_.str()); });
   };
   EXPECT_THAT(with("model_type", "bert"), AllOf(HasSubstr(folder_ / "config.json"), HasSubstr("model_type must be "),
-                                                HasSubstr("\"gpt2\""), HasSubstr("it is \"bert\"")));
+                                                HasSubstr("\"gpt2\""), HasSubstr("got \"bert\"")));
   EXPECT_THAT(with("model_type", nullptr), HasSubstr("has no model_type, expected \"gpt2\""));
   EXPECT_THAT(with("tie_word_embeddings", false), HasSubstr("tie_word_embeddings must be true"));
   EXPECT_THAT(with("scale_attn_by_inverse_layer_idx", true), HasSubstr("must be false"));
   EXPECT_THAT(with("n_embd", 770), HasSubstr("n_embd 770 is not a multiple of n_head 12"));
-  EXPECT_THAT(with("n_embd", nullptr), HasSubstr("n_embd must be an integer, it is null"));
+  EXPECT_THAT(with("n_embd", nullptr), HasSubstr("n_embd must be an integer, got null"));
   EXPECT_THAT(with("n_layer", 0), HasSubstr("n_layer must be from 1 to 4096, got 0"));
   EXPECT_THAT(with("resid_pdrop", 1), HasSubstr("resid_pdrop must be in [0, 1), got 1"));
   EXPECT_THAT(with("activation_function", "gelu_old"), HasSubstr("'gelu_old' is not supported"));
-  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be an integer, it is \"many\""));
+  EXPECT_THAT(with("vocab_size", "many"), HasSubstr("vocab_size must be an integer, got \"many\""));
 }
 
 TEST(Gpt2Config, SizesHaveTwoNames) {

@@ -203,12 +203,12 @@ TEST_F(LlamaConfigFile, WindowsLimitThePositions) {
 }
 
 TEST_F(LlamaConfigFile, NamesInvalidFields) {
-  EXPECT_THAT(error({}, "gemma"), AllOf(HasSubstr(folder_ / "config.json"), HasSubstr("it is \"gemma\""),
+  EXPECT_THAT(error({}, "gemma"), AllOf(HasSubstr(folder_ / "config.json"), HasSubstr("got \"gemma\""),
                                         HasSubstr("must be llama, mistral, qwen2 or mixtral")));
   EXPECT_THAT(error({{"num_key_value_heads", 5}}),
               HasSubstr("num_attention_heads 32 is not a multiple of num_key_value_heads 5"));
   EXPECT_THAT(error({{"hidden_size", 100}}), HasSubstr("hidden_size 100 is not a multiple of num_attention_heads 32"));
-  EXPECT_THAT(error({{"hidden_size", nullptr}}), HasSubstr("hidden_size must be an integer, it is null"));
+  EXPECT_THAT(error({{"hidden_size", nullptr}}), HasSubstr("hidden_size must be an integer, got null"));
   EXPECT_THAT(error({{"head_dim", 7}}), HasSubstr("head_dim must be even for rotary positions, got 7"));
   EXPECT_THAT(error({{"hidden_act", "gelu"}}), HasSubstr("hidden_act must be \"silu\""));
   EXPECT_THAT(error({{"rope_scaling", {{"type", "longrope"}, {"factor", 2}}}}),
@@ -224,7 +224,7 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
   EXPECT_THAT(error({{"num_hidden_layers", 4096}, {"num_local_experts", 4096}}, "mixtral"),
               HasSubstr("num_hidden_layers · num_local_experts must be from 1 to 65536, got 16777216"));
   EXPECT_THAT(error_of([&] { read_causal_lm_config(folder_of("bert")); }),
-              HasSubstr("model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\""));
+              HasSubstr("model_type must be gpt2, llama, mistral, qwen2 or mixtral, got \"bert\""));
 }
 
 class LlamaWeights : public ::testing::TestWithParam<const char*> {

@@ -245,7 +245,7 @@ TEST(LstmModel, NamesInvalidSettings) {
   const auto state = model->zero_state(3);
   EXPECT_THAT(error_of([&] { model->forward(Tensor({4, 3}), state); }), HasSubstr("ids must be int32 [time, batch]"));
   EXPECT_THAT(error_of([&] { model->forward(ids(4, 2), state); }),
-              HasSubstr("the initial h must be float32 [2, 8], it is float32 [3, 8]"));
+              HasSubstr("the initial h must be float32 [2, 8], got float32 [3, 8]"));
   EXPECT_THAT(error_of([&] { model->forward(ids(4, 3), {}); }),
               HasSubstr("the initial state has 0 layers, expected 2"));
   const Tensor outside = ids(4, 3);

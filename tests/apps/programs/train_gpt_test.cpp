@@ -461,7 +461,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
           {"model.safetensors: does not fit a llama of 32 layers (num_hidden_layers)", "model.embed_tokens.weight"});
   config["model_type"] = "bert";
   write_file(folder_ / "first/config.json", config.dump());
-  const std::string other = "model_type must be gpt2, llama, mistral, qwen2 or mixtral, it is \"bert\"";
+  const std::string other = "model_type must be gpt2, llama, mistral, qwen2 or mixtral, got \"bert\"";
   refused("--init-weights first --generate anna", {other});
   refused("--init-weights first --context 16 --data none.txt", {other});
   fs::remove(folder_ / "first/characters.json");

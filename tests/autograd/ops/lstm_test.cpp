@@ -186,12 +186,12 @@ TEST(Lstm, NamesInvalidArguments) {
   const auto zeros = [](Shape shape, DType dtype = DType::f64) { return Tensor::zeros(shape, dtype); };
   EXPECT_EQ(message(0, zeros({3, 2})), "lstm: x must be [time, batch, input] and not empty, got [3, 2]");
   EXPECT_EQ(message(0, zeros({0, 2, 4})), "lstm: x must be [time, batch, input] and not empty, got [0, 2, 4]");
-  EXPECT_EQ(message(0, zeros({3, 2, 6})), "lstm: w_ih must be float64 [20, 6], it is float64 [20, 4]");
+  EXPECT_EQ(message(0, zeros({3, 2, 6})), "lstm: w_ih must be float64 [20, 6], got float64 [20, 4]");
   EXPECT_EQ(message(0, zeros({3, 2, 4}, DType::i32)), "lstm: takes float32, bfloat16 or float64, x is int32");
-  EXPECT_EQ(message(1, zeros({3, 5})), "lstm: the initial h must be float64 [2, 5], it is float64 [3, 5]");
-  EXPECT_EQ(message(2, zeros({2, 5}, DType::f32)), "lstm: the initial c must be float64 [2, 5], it is float32 [2, 5]");
+  EXPECT_EQ(message(1, zeros({3, 5})), "lstm: the initial h must be float64 [2, 5], got float64 [3, 5]");
+  EXPECT_EQ(message(2, zeros({2, 5}, DType::f32)), "lstm: the initial c must be float64 [2, 5], got float32 [2, 5]");
   EXPECT_EQ(message(4, zeros({20, 4})), "lstm: w_hh must be [4·width, width], got [20, 4]");
-  EXPECT_EQ(message(6, zeros({5})), "lstm: b_hh must be float64 [20], it is float64 [5]");
+  EXPECT_EQ(message(6, zeros({5})), "lstm: b_hh must be float64 [20], got float64 [5]");
 }
 
 }  // namespace lstm_test

@@ -71,7 +71,7 @@ TEST(Rotary, NamesInvalidArguments) {
   EXPECT_EQ(message({4, 12}, 2, 0), "rotary: x must be [rows, heads · 8], got [4, 12]");
   EXPECT_EQ(message({4, 16}, 3, 0), "rotary: 4 rows do not divide into texts of 3");
   EXPECT_EQ(message({4, 16}, 4, 3), "rotary: positions 3 to 6 exceed the table of 6 positions");
-  EXPECT_EQ(message({4, 16}, 4, 0, DType::f64), "rotary: the table must be float64 as x is float64, it is float32");
+  EXPECT_EQ(message({4, 16}, 4, 0, DType::f64), "rotary: the table must be float64 as x is float64, got float32");
 }
 
 }  // namespace rotary_test

@@ -159,9 +159,9 @@ TEST(SoftmaxCrossEntropy, NamesInvalidArguments) {
   EXPECT_EQ(message(logits, Tensor::of<int32_t>({1, 2, -1}, {3})),
             "softmax_cross_entropy: label 2 is -1, there are 10 classes");
   EXPECT_EQ(message(logits, Tensor::zeros({4}, DType::i32)),
-            "softmax_cross_entropy: labels must be int32 [3], they are int32 [4]");
+            "softmax_cross_entropy: labels must be int32 [3], got int32 [4]");
   EXPECT_EQ(message(logits, Tensor::zeros({3}, DType::i64)),
-            "softmax_cross_entropy: labels must be int32 [3], they are int64 [3]");
+            "softmax_cross_entropy: labels must be int32 [3], got int64 [3]");
   EXPECT_EQ(message(Tensor::zeros({3}), Tensor::zeros({3}, DType::i32)),
             "softmax_cross_entropy: logits must be [n, classes], got [3]");
   EXPECT_EQ(message(Tensor::zeros({0, 10}), Tensor::zeros({0}, DType::i32)),

@@ -68,9 +68,9 @@ TEST(Softmax, NamesInvalidArguments) {
   EXPECT_EQ(message(Tensor::zeros({3})), "softmax: x must be [n, c], not empty, got [3]");
   EXPECT_EQ(message(Tensor::zeros({3, 0})), "softmax: x must be [n, c], not empty, got [3, 0]");
   EXPECT_EQ(message(Tensor::zeros({3, 2}), Tensor::zeros({2}, DType::u8)),
-            "softmax: mask must be uint8 [3, 2], it is uint8 [2]");
+            "softmax: mask must be uint8 [3, 2], got uint8 [2]");
   EXPECT_EQ(message(Tensor::zeros({3, 2}), Tensor::zeros({3, 2})),
-            "softmax: mask must be uint8 [3, 2], it is float32 [3, 2]");
+            "softmax: mask must be uint8 [3, 2], got float32 [3, 2]");
   EXPECT_EQ(message(Tensor::zeros({3, 2}, DType::f16)), "softmax: takes float32, bfloat16 or float64, not float16");
 }
 

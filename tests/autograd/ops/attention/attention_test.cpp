@@ -305,8 +305,8 @@ TEST(Attention, NamesInvalidArguments) {
             "attention: 4 heads of q do not divide into groups for 3 heads of k, q is [2, 3, 4, 5], k [2, 7, 3, 5]");
   EXPECT_EQ(message(x, {2, 7, 4, 5}, x), "attention: v must be [2, 7, 4, 5] as k is, got [2, 3, 4, 5]");
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 4}, DType::u8)),
-            "attention: mask must be uint8 [2, 3], it is uint8 [2, 4]");
-  EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], it is float32 [2, 3]");
+            "attention: mask must be uint8 [2, 3], got uint8 [2, 4]");
+  EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3})), "attention: mask must be uint8 [2, 3], got float32 [2, 3]");
   EXPECT_NE(message({0, 3, 4, 5}, {0, 3, 4, 5}, {0, 3, 4, 5}).find("nothing to compute"), std::string::npos);
   EXPECT_EQ(message(x, x, x, Tensor::zeros({2, 3}, DType::u8), {.causal = true}),
             "attention: causal attention takes no mask");

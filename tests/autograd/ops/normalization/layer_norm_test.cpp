@@ -160,11 +160,11 @@ TEST(LayerNorm, NamesInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 8}), good = Tensor::zeros({8}), bad = Tensor::zeros({9});
   EXPECT_EQ(message(Tensor::zeros({8}), good, good), "layer_norm: x must be [n, width], got [8]");
   EXPECT_EQ(message(Tensor::zeros({2, 0}), good, good), "layer_norm: x must be [n, width], got [2, 0]");
-  EXPECT_EQ(message(x, bad, good), "layer_norm: gamma must be float32 [8], it is float32 [9]");
-  EXPECT_EQ(message(x, good, good.to(DType::f64)), "layer_norm: beta must be float32 [8], it is float64 [8]");
+  EXPECT_EQ(message(x, bad, good), "layer_norm: gamma must be float32 [8], got float32 [9]");
+  EXPECT_EQ(message(x, good, good.to(DType::f64)), "layer_norm: beta must be float32 [8], got float64 [8]");
   EXPECT_EQ(message(x, good, good, -1), "layer_norm: eps must be finite and not negative, got -1");
   EXPECT_EQ(message(x.to(DType::bf16), good.to(DType::bf16), good),
-            "layer_norm: gamma must be float32 [8], it is bfloat16 [8]");
+            "layer_norm: gamma must be float32 [8], got bfloat16 [8]");
   const Var both(good);
   EXPECT_THROW(ops::layer_norm(Var(x), both, both, kEps), Error);
   EXPECT_EQ(error_of([&] {
