@@ -7,6 +7,9 @@ set(godwit_emulated_kernel_options
     -O1 -fsanitize=undefined -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=undefined
     -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -U__SANITIZE_THREAD__)
 
+# Sources that a build with nvcc compiles and an emulated build does not, or compiles differently.
+set(godwit_nvcc_sources "\\.cu$|/cuda/|[_/](onednn|portable|mpi|nompi|nccl|nonccl)\\.cpp$")
+
 function(godwit_sources folder out)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   if(GODWIT_HAS_ONEDNN)
@@ -76,6 +79,21 @@ function(godwit_library folder)
   else()
     target_precompile_headers(godwit_${name} REUSE_FROM godwit_${first})
   endif()
+  # Several sources are compiled as one, which halves the time. Sources that define macros, such as those of Highway, are
+  # compiled alone, and so are those whose objects cuda_build_tests does not take from an emulated build. Names in unnamed
+  # namespaces must be unique in a library.
+  if(GODWIT_BATCH GREATER 1)
+    set_target_properties(godwit_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_BATCH})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # g++ takes the sources for headers, in which unnamed namespaces are errors
+      target_compile_options(godwit_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+    endif()
+    foreach(source ${sources})
+      file(STRINGS ${source} macros REGEX "^#define " LIMIT_COUNT 1)
+      if(macros OR source MATCHES "${godwit_nvcc_sources}")
+        set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endforeach()
+  endif()
 endfunction()
 
 # godwit_source_hash(<folders>…): the library godwit_source_hash with version() and source_hash(), a hash of the sources
@@ -131,8 +149,8 @@ function(godwit_test_program name library)
   godwit_test_settings(${name} ${library})
   target_precompile_headers(${name} REUSE_FROM ${headers})
   # Several sources are compiled as one, which halves the time. So each source has a namespace named after its file.
-  if(GODWIT_TEST_BATCH GREATER 1)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_TEST_BATCH})
+  if(GODWIT_BATCH GREATER 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_BATCH})
   endif()
 endfunction()
 
@@ -201,18 +219,20 @@ function(godwit_cuda_build_tests)
                           godwit_cuda)
     add_dependencies(cuda_build_tests ${libraries})
   else()
-    set(ours "\\.cu$|/cuda/|[_/]onednn\\.cpp$|_mpi\\.cpp$|_(no)?nccl\\.cpp$")
-    set(theirs_only "\\.cu\\.o$|/cuda/|_portable\\.cpp\\.o$|_nompi\\.cpp\\.o$|_(no)?nccl\\.cpp\\.o$")
+    set(theirs_only "\\.cu\\.o$|/cuda/|[_/](portable|nompi|nccl|nonccl)\\.cpp\\.o$")
+    set(commands ${GODWIT_HOST_BUILD}/compile_commands.json)
+    if(NOT EXISTS ${commands})
+      message(FATAL_ERROR "no objects in ${GODWIT_HOST_BUILD}; build it first: scripts/build emulated cuda_tests")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${commands})
     foreach(folder ${folders})
       godwit_sources(${folder} sources)
-      list(FILTER sources INCLUDE REGEX "${ours}")
-      file(GLOB_RECURSE objects CONFIGURE_DEPENDS ${GODWIT_HOST_BUILD}/CMakeFiles/godwit_${folder}.dir/*.cpp.o)
+      list(FILTER sources INCLUDE REGEX "${godwit_nvcc_sources}")
+      file(STRINGS ${commands} objects REGEX " -o CMakeFiles/godwit_${folder}\\.dir/[^ ]*\\.o -c ")
+      list(TRANSFORM objects REPLACE ".* -o ([^ ]*) -c .*" "${GODWIT_HOST_BUILD}/\\1")
       list(FILTER objects EXCLUDE REGEX "${theirs_only}")
       list(APPEND all ${sources} ${objects})
     endforeach()
-    if(NOT objects)
-      message(FATAL_ERROR "no objects in ${GODWIT_HOST_BUILD}; build it first: scripts/build emulated cuda_tests")
-    endif()
     target_sources(cuda_build_tests PRIVATE ${all})
     target_link_libraries(cuda_build_tests PRIVATE godwit_threads godwit_onednn godwit_cuda godwit_mpi godwit_nccl
                           Highway::hwy Eigen3::Eigen nlohmann_json::nlohmann_json)

@@ -14,7 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDepth = 64;
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // size of the text; the parsed values need several times as much
+constexpr uint64_t kMostJsonBytes = uint64_t{1}
+                                    << 30;  // size of the text; the parsed values need several times as much
 
 const json& as_json(const void* value) { return *static_cast<const json*>(value); }
 
@@ -37,7 +38,7 @@ struct JsonFile::Value {
 };
 
 JsonFile::JsonFile(const std::string& path, const std::string& expected) : path_(path) {
-  const std::vector<uint8_t> bytes = read_unpacked(path, expected, kMostBytes);
+  const std::vector<uint8_t> bytes = read_unpacked(path, expected, kMostJsonBytes);
   check(!bytes.empty(), path, ": is empty, expected ", expected);
   value_ = std::make_unique<Value>(Value{parse(path, bytes)});
 }

@@ -57,7 +57,7 @@ bool contains(const std::vector<T>& list, const T& value) {
 }
 
 // Reads a value of the field's type T, and checks it against range and choices. Holds the inputs of error messages.
-struct Checker {
+struct OptionChecker {
   const Option& option;
   const std::string& shown;  // the value
   const std::string& subject;
@@ -181,7 +181,7 @@ OptionValue json_value(const std::string& text) {
 }
 
 void assign(const Option& option, const OptionValue& value, const std::string& subject) {
-  const Checker checker{option, value.shown, subject};
+  const OptionChecker checker{option, value.shown, subject};
   const auto checked = [&]<class T>(std::type_identity<T>) {
     T read = checker.read<T>(value);
     checker.check(read);
@@ -216,7 +216,7 @@ std::string range_text(const Range& range) {
 }
 
 void check_value(const Option& option, const std::string& subject) {
-  const Checker checker{option, value_text(option), subject};
+  const OptionChecker checker{option, value_text(option), subject};
   std::visit(
       [&]<class M>(const M& member) {
         if constexpr (std::is_same_v<M, ChoiceRef>) checker.check(member.get(member.member));

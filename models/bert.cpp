@@ -79,7 +79,7 @@ Tensor zeros(int64_t n) {
   return numbers;
 }
 
-Var activate(const std::string& name, const Var& x) {
+Var bert_activation(const std::string& name, const Var& x) {
   if (name == "relu") return ops::relu(x);
   if (name == "tanh") return ops::tanh(x);
   return ops::gelu(x, /*tanh=*/name != "gelu");
@@ -142,7 +142,7 @@ class Bert::Layer : public nn::Module {
   Var operator()(const Var& x, const TextInput& input, const Dropouts& dropouts) const {
     const double p = config_.hidden_dropout_prob;
     const Var y = attended_norm_.add(dropouts(attended_(attend(x, input, dropouts)), p, site_ + 1), x);
-    const Var z = output_(activate(config_.hidden_act, intermediate_(y)));
+    const Var z = output_(bert_activation(config_.hidden_act, intermediate_(y)));
     return output_norm_.add(dropouts(z, p, site_ + 2), y);
   }
 
@@ -223,7 +223,7 @@ BertLMHead::BertLMHead(const BertConfig& config, const Bert& bert)
 
 Var BertLMHead::operator()(const Var& hidden, const Tensor& positions) const {
   check(positions.defined() && positions.numel() > 0, "bert: no masked position in the batch; expected at least one");
-  const Var x = norm_(activate(activation_, dense_(ops::embedding(positions, hidden))));
+  const Var x = norm_(bert_activation(activation_, dense_(ops::embedding(positions, hidden))));
   return ops::cast(ops::linear(x, words_, bias_), compute_dtype(x.dtype()));
 }
 

@@ -18,7 +18,7 @@ using nlohmann::ordered_json;  // for output only: a search takes linear time
 
 // Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large): heads of width 64, intermediate layers of four
 // times the hidden width.
-const NamedConfigs<BertConfig>& table() {
+const NamedConfigs<BertConfig>& bert_table() {
   const auto sized = [](int64_t layers, int64_t hidden) {
     BertConfig config;
     config.num_hidden_layers = layers;
@@ -35,12 +35,12 @@ const NamedConfigs<BertConfig>& table() {
 }
 
 // The integers of config.json with their largest values, which keep sizes far from overflow.
-struct Size {
+struct BertSize {
   const char* name;
   int64_t BertConfig::*member;
   int64_t most;
 };
-constexpr Size kSizes[] = {
+constexpr BertSize kBertSizes[] = {
     {"vocab_size", &BertConfig::vocab_size, 1 << 28},
     {"hidden_size", &BertConfig::hidden_size, 1 << 20},
     {"num_hidden_layers", &BertConfig::num_hidden_layers, 1 << 12},
@@ -50,7 +50,7 @@ constexpr Size kSizes[] = {
     {"type_vocab_size", &BertConfig::type_vocab_size, 1 << 20},
 };
 
-const std::vector<std::string> kActivations{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh"};
+const std::vector<std::string> kBertActivations{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "tanh"};
 
 void check_probability(const char* name, double p) {
   check(p >= 0 && p < 1, "bert: ", name, " must be in [0, 1), got ", p);
@@ -80,19 +80,19 @@ void read_labels(const ConfigReader& reader, std::vector<std::string>* labels) {
 
 }  // namespace
 
-std::vector<std::string> bert_names() { return names_of(table()); }
+std::vector<std::string> bert_names() { return names_of(bert_table()); }
 
-BertConfig bert_config(const std::string& name) { return config_of(table(), "bert", name); }
+BertConfig bert_config(const std::string& name) { return config_of(bert_table(), "bert", name); }
 
 void check_bert_config(const BertConfig& config) {
-  for (const Size& size : kSizes)
+  for (const BertSize& size : kBertSizes)
     check(config.*size.member >= 1 && config.*size.member <= size.most, "bert: ", size.name, " must be from 1 to ",
           size.most, ", got ", config.*size.member);
   check(config.hidden_size % config.num_attention_heads == 0, "bert: hidden_size ", config.hidden_size,
         " does not divide into num_attention_heads ", config.num_attention_heads);
-  if (!contains(kActivations, config.hidden_act))
+  if (!contains(kBertActivations, config.hidden_act))
     fail("bert: hidden_act '", excerpt(config.hidden_act), "' is not supported",
-         did_you_mean(config.hidden_act, kActivations));
+         did_you_mean(config.hidden_act, kBertActivations));
   check_probability("hidden_dropout_prob", config.hidden_dropout_prob);
   check_probability("attention_probs_dropout_prob", config.attention_probs_dropout_prob);
   if (config.classifier_dropout) check_probability("classifier_dropout", *config.classifier_dropout);
@@ -117,7 +117,7 @@ BertConfig read_bert_config(const std::string& path) {
   reader.only("is_decoder", false, "only encoders are supported");
   reader.only("add_cross_attention", false, "only encoders are supported");
   BertConfig config;
-  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
+  for (const BertSize& size : kBertSizes) reader.size(size.name, &(config.*size.member));
   reader.text("hidden_act", &config.hidden_act);
   reader.number("hidden_dropout_prob", &config.hidden_dropout_prob);
   reader.number("attention_probs_dropout_prob", &config.attention_probs_dropout_prob);
@@ -178,7 +178,7 @@ ordered_json numbers_of(const std::vector<std::string>& labels) {
 
 ordered_json to_json(const BertConfig& config) {
   ordered_json object{{"model_type", "bert"}, {"position_embedding_type", "absolute"}};
-  for (const Size& size : kSizes) object[size.name] = config.*size.member;
+  for (const BertSize& size : kBertSizes) object[size.name] = config.*size.member;
   object["hidden_act"] = config.hidden_act;
   object["hidden_dropout_prob"] = config.hidden_dropout_prob;
   object["attention_probs_dropout_prob"] = config.attention_probs_dropout_prob;

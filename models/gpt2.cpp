@@ -19,7 +19,7 @@ constexpr FileLayout kConv1D = FileLayout::transposed;
 // Dropout sites: 0 for the embeddings, 1 + 3·layer + 0…2 in a layer.
 constexpr int64_t kSitesPerLayer = 3;
 
-Var activate(const std::string& name, const Var& x) {
+Var gpt2_activation(const std::string& name, const Var& x) {
   return name == "relu" ? ops::relu(x) : ops::gelu(x, /*tanh=*/name != "gelu");
 }
 
@@ -70,7 +70,7 @@ class Gpt2::Layer : public nn::Module {
  private:
   int64_t site() const { return 1 + kSitesPerLayer * number_; }
   Var mlp(const Var& x, const Dropouts& dropouts) const {
-    const Var y = output_(activate(config_.activation_function, inner_(mlp_norm_(x))));
+    const Var y = output_(gpt2_activation(config_.activation_function, inner_(mlp_norm_(x))));
     return ops::add(x, dropouts(y, config_.resid_pdrop, site() + 2));
   }
 

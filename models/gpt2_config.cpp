@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Radford et al. 2019, table 2; the first two as in nanoGPT's configurations for single characters.
-const NamedConfigs<Gpt2Config>& table() {
+const NamedConfigs<Gpt2Config>& gpt2_table() {
   const auto sized = [](int64_t layers, int64_t heads, int64_t width) {
     return Gpt2Config{.n_embd = width, .n_layer = layers, .n_head = heads};
   };
@@ -27,12 +27,12 @@ const NamedConfigs<Gpt2Config>& table() {
 
 // The integers of config.json with their largest values, which keep sizes far from overflow. `alias`: another name that
 // transformers reads.
-struct Size {
+struct Gpt2Size {
   const char *name, *alias;
   int64_t Gpt2Config::*member;
   int64_t most;
 };
-constexpr Size kSizes[] = {
+constexpr Gpt2Size kGpt2Sizes[] = {
     {"vocab_size", nullptr, &Gpt2Config::vocab_size, 1 << 28},
     {"n_positions", "max_position_embeddings", &Gpt2Config::n_positions, 1 << 24},
     {"n_embd", "hidden_size", &Gpt2Config::n_embd, 1 << 20},
@@ -48,12 +48,12 @@ constexpr Fraction kDropouts[] = {{"embd_pdrop", &Gpt2Config::embd_pdrop},
                                   {"attn_pdrop", &Gpt2Config::attn_pdrop},
                                   {"resid_pdrop", &Gpt2Config::resid_pdrop}};
 
-const std::vector<std::string> kActivations{"gelu_new", "gelu", "gelu_pytorch_tanh", "relu"};
+const std::vector<std::string> kGpt2Activations{"gelu_new", "gelu", "gelu_pytorch_tanh", "relu"};
 
 ordered_json to_json(const Gpt2Config& config) {
   const auto id = [](const std::optional<int64_t>& token) { return token ? ordered_json(*token) : ordered_json(); };
   ordered_json object{{"model_type", "gpt2"}};
-  for (const Size& size : kSizes) object[size.name] = config.*size.member;
+  for (const Gpt2Size& size : kGpt2Sizes) object[size.name] = config.*size.member;
   object["n_inner"] = id(config.n_inner);
   object["activation_function"] = config.activation_function;
   for (const Fraction& p : kDropouts) object[p.name] = config.*p.member;
@@ -75,21 +75,21 @@ std::optional<int64_t> read_token(const ConfigReader& reader, const char* name, 
 
 }  // namespace
 
-std::vector<std::string> gpt2_names() { return names_of(table()); }
+std::vector<std::string> gpt2_names() { return names_of(gpt2_table()); }
 
-Gpt2Config gpt2_config(const std::string& name) { return config_of(table(), "gpt2", name); }
+Gpt2Config gpt2_config(const std::string& name) { return config_of(gpt2_table(), "gpt2", name); }
 
 void check_gpt2_config(const Gpt2Config& config) {
-  for (const Size& size : kSizes)
+  for (const Gpt2Size& size : kGpt2Sizes)
     check(config.*size.member >= 1 && config.*size.member <= size.most, "gpt2: ", size.name, " must be from 1 to ",
           size.most, ", got ", config.*size.member);
   check(config.inner() >= 1 && config.inner() <= 1 << 22, "gpt2: n_inner must be from 1 to ", 1 << 22, ", got ",
         config.inner());
   check(config.n_embd % config.n_head == 0, "gpt2: n_embd ", config.n_embd, " is not a multiple of n_head ",
         config.n_head);
-  if (!contains(kActivations, config.activation_function))
+  if (!contains(kGpt2Activations, config.activation_function))
     fail("gpt2: activation_function '", excerpt(config.activation_function), "' is not supported",
-         did_you_mean(config.activation_function, kActivations));
+         did_you_mean(config.activation_function, kGpt2Activations));
   for (const Fraction& p : kDropouts)
     check(config.*p.member >= 0 && config.*p.member < 1, "gpt2: ", p.name, " must be in [0, 1), got ",
           config.*p.member);
@@ -112,7 +112,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   reader.only("add_cross_attention", false, "only decoders without an encoder are supported");
   reader.only("tie_word_embeddings", true, "the output layer shares the weight of the token embedding");
   Gpt2Config config;
-  for (const Size& size : kSizes) {
+  for (const Gpt2Size& size : kGpt2Sizes) {
     int64_t& value = config.*size.member;
     if (size.alias) reader.size(size.alias, &value);
     const int64_t by_alias = value;

@@ -14,7 +14,7 @@ constexpr std::string_view kPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 
 // The field of config.json that determines an extent of a tensor, in HuggingFace's layout.
-const char* field_of(std::string_view name, int dimension) {
+const char* gpt2_field(std::string_view name, int dimension) {
   const auto contains = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (contains("wte") && dimension == 0) return "vocab_size";
   if (contains("wpe") && dimension == 0) return "n_positions";
@@ -43,7 +43,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
 
 void Gpt2::load(const std::string& path) const {
   const std::string file = weights_file(path);
-  load_parameters(file, read_tensors(file), parameters(), field_of,
+  load_parameters(file, read_tensors(file), parameters(), gpt2_field,
                   detail::concat("a GPT-2 of ", config_.n_layer, " layers (n_layer)"));
 }
 

@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Shapes of the published models; the small ones have the width and depth of GPT-2's.
-const NamedConfigs<LlamaConfig>& table() {
+const NamedConfigs<LlamaConfig>& llama_table() {
   const auto small = [](int64_t layers, int64_t heads, int64_t width, int64_t inner) {
     return LlamaConfig{.hidden_size = width,
                        .intermediate_size = inner,
@@ -72,18 +72,18 @@ const NamedConfigs<LlamaConfig>& table() {
 }
 
 // The integers of config.json with their largest values, which keep sizes far from overflow.
-struct Size {
+struct LlamaSize {
   const char* name;
   int64_t LlamaConfig::*member;
   int64_t most;
 };
-constexpr Size kSizes[] = {{"vocab_size", &LlamaConfig::vocab_size, 1 << 28},
+constexpr LlamaSize kLlamaSizes[] = {{"vocab_size", &LlamaConfig::vocab_size, 1 << 28},
                            {"max_position_embeddings", &LlamaConfig::max_position_embeddings, 1 << 24},
                            {"hidden_size", &LlamaConfig::hidden_size, 1 << 20},
                            {"intermediate_size", &LlamaConfig::intermediate_size, 1 << 22},
                            {"num_hidden_layers", &LlamaConfig::num_hidden_layers, 1 << 12},
                            {"num_attention_heads", &LlamaConfig::num_attention_heads, 1 << 14}};
-constexpr Size kExperts[] = {{"num_local_experts", &LlamaConfig::num_local_experts, 1 << 12},
+constexpr LlamaSize kExperts[] = {{"num_local_experts", &LlamaConfig::num_local_experts, 1 << 12},
                              {"num_experts_per_tok", &LlamaConfig::num_experts_per_tok, 1 << 12}};
 
 template <class T>
@@ -114,7 +114,7 @@ ordered_json rope_json(const RotaryScaling& rope) {
 
 ordered_json to_json(const LlamaConfig& config) {
   ordered_json object{{"model_type", config.model_type}};
-  for (const Size& size : kSizes) object[size.name] = config.*size.member;
+  for (const LlamaSize& size : kLlamaSizes) object[size.name] = config.*size.member;
   object["num_key_value_heads"] = config.kv_heads();
   if (config.head_dim || config.model_type != "qwen2") object["head_dim"] = or_null(config.head_dim);
   object["hidden_act"] = "silu";
@@ -134,7 +134,7 @@ ordered_json to_json(const LlamaConfig& config) {
     object["max_window_layers"] = config.max_window_layers;
   }
   if (config.has_experts()) {
-    for (const Size& size : kExperts) object[size.name] = config.*size.member;
+    for (const LlamaSize& size : kExperts) object[size.name] = config.*size.member;
     object["router_aux_loss_coef"] = config.router_aux_loss_coef;
   }
   object["bos_token_id"] = or_null(config.bos_token_id);
@@ -233,9 +233,9 @@ const char* LlamaConfig::positions_field() const {
 
 std::vector<std::string> llama_types() { return {"llama", "mistral", "qwen2", "mixtral"}; }
 
-std::vector<std::string> llama_names() { return names_of(table()); }
+std::vector<std::string> llama_names() { return names_of(llama_table()); }
 
-LlamaConfig llama_config(const std::string& name) { return config_of(table(), "llama", name); }
+LlamaConfig llama_config(const std::string& name) { return config_of(llama_table(), "llama", name); }
 
 void check_llama_config(const LlamaConfig& config) {
   const std::string& name = config.model_type;
@@ -244,7 +244,7 @@ void check_llama_config(const LlamaConfig& config) {
   const auto in_range = [&](const char* field, int64_t value, int64_t most) {
     check(value >= 1 && value <= most, name, ": ", field, " must be from 1 to ", most, ", got ", value);
   };
-  for (const Size& size : kSizes) in_range(size.name, config.*size.member, size.most);
+  for (const LlamaSize& size : kLlamaSizes) in_range(size.name, config.*size.member, size.most);
   in_range("num_key_value_heads", config.kv_heads(), 1 << 14);
   check(config.num_attention_heads % config.kv_heads() == 0, name, ": num_attention_heads ", config.num_attention_heads,
         " is not a multiple of num_key_value_heads ", config.kv_heads());
@@ -255,7 +255,7 @@ void check_llama_config(const LlamaConfig& config) {
         config.head_width());
   if (config.sliding_window) in_range("sliding_window", *config.sliding_window, int64_t{1} << 40);
   if (config.has_experts()) {
-    for (const Size& size : kExperts) in_range(size.name, config.*size.member, size.most);
+    for (const LlamaSize& size : kExperts) in_range(size.name, config.*size.member, size.most);
     in_range("num_hidden_layers · num_local_experts", config.num_hidden_layers * config.num_local_experts, 1 << 16);
     check(config.num_experts_per_tok <= config.num_local_experts, name, ": num_experts_per_tok ",
           config.num_experts_per_tok, " exceeds num_local_experts ", config.num_local_experts);
@@ -285,7 +285,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   if (!contains(llama_types(), type))
     reader.wrong("model_type", type, "must be llama, mistral, qwen2 or mixtral");
   LlamaConfig config = defaults_of(type);
-  for (const Size& size : kSizes) reader.size(size.name, &(config.*size.member));
+  for (const LlamaSize& size : kLlamaSizes) reader.size(size.name, &(config.*size.member));
   read_optional(reader, "num_key_value_heads", &config.num_key_value_heads);
   read_optional(reader, "head_dim", &config.head_dim);
   reader.only("hidden_act", "silu", "the feed-forward layers are SwiGLU");
@@ -295,7 +295,7 @@ LlamaConfig read_llama_config(const std::string& path) {
   if (type == "llama") reader.boolean("attention_bias", &config.attention_bias);
   if (type == "llama") reader.boolean("mlp_bias", &config.mlp_bias);
   if (config.has_experts()) {
-    for (const Size& size : kExperts) reader.size(size.name, &(config.*size.member));
+    for (const LlamaSize& size : kExperts) reader.size(size.name, &(config.*size.member));
     reader.number("router_aux_loss_coef", &config.router_aux_loss_coef);
     reader.only("router_jitter_noise", 0.0, "the router's inputs get no noise");
   }

@@ -11,7 +11,7 @@ namespace godwit {
 namespace {
 
 // The field of config.json that determines an extent of a tensor.
-const char* field_of(std::string_view name, int dimension) {
+const char* llama_field(std::string_view name, int dimension) {
   struct Row {
     const char *part, *first, *second;
   };
@@ -49,7 +49,7 @@ std::map<std::string, Tensor> read_tensors(const std::string& file, bool tied) {
 void Llama::load(const std::string& path) const {
   const std::string file = weights_file(path);
   load_parameters(
-      file, read_tensors(file, config_.tie_word_embeddings), parameters(), field_of,
+      file, read_tensors(file, config_.tie_word_embeddings), parameters(), llama_field,
       detail::concat("a ", config_.model_type, " of ", config_.num_hidden_layers, " layers (num_hidden_layers)"));
 }
 

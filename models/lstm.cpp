@@ -33,7 +33,7 @@ std::vector<int64_t> widths_of(const LstmConfig& c) {
 constexpr int64_t kInputSite = 0, kOutputSite = 1, kFirstLayerSite = 2;
 
 // Zaremba et al. 2014, section 4.1; Merity et al. 2017, section 5 with the dropout of AdaBelief's experiments.
-const NamedConfigs<LstmConfig>& table() {
+const NamedConfigs<LstmConfig>& lstm_table() {
   static const NamedConfigs<LstmConfig> rows{
       {"lstm_small",
        {.embedding = 200, .hidden = 200, .input_dropout = 0, .hidden_dropout = 0, .output_dropout = 0,
@@ -51,9 +51,9 @@ const NamedConfigs<LstmConfig>& table() {
 
 }  // namespace
 
-std::vector<std::string> lstm_names() { return names_of(table()); }
+std::vector<std::string> lstm_names() { return names_of(lstm_table()); }
 
-LstmConfig lstm_config(const std::string& name) { return config_of(table(), "lstm", name); }
+LstmConfig lstm_config(const std::string& name) { return config_of(lstm_table(), "lstm", name); }
 
 struct LstmLanguageModel::Encoder : nn::Module {
   explicit Encoder(const LstmConfig& c) {

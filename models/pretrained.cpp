@@ -35,7 +35,7 @@ std::string plain_name(std::string name) {
 bool of_body(const std::string& name) { return name.starts_with("embeddings.") || name.starts_with("encoder."); }
 
 // The field of config.json that determines an extent of a tensor.
-const char* field_of(std::string_view name, int dimension) {
+const char* bert_field(std::string_view name, int dimension) {
   struct Row {
     const char *part, *first, *second;
   };
@@ -97,7 +97,7 @@ LoadReport load_pretrained(const std::string& path, const BertModule& model) {
       (of_body(plain_name(p.name)) ? missing : report.missing).push_back(p.name);
       continue;
     }
-    const std::string problem = difference(p.name, found.mapped(), p.var.shape(), field_of);
+    const std::string problem = difference(p.name, found.mapped(), p.var.shape(), bert_field);
     if (problem.empty()) pairs.emplace_back(found.mapped(), p);
     else different.push_back(problem);
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kExpansion = 4;  // output channels of a bottleneck over its width
 
-const NamedConfigs<ResNetConfig>& table() {
+const NamedConfigs<ResNetConfig>& resnet_table() {
   static const NamedConfigs<ResNetConfig> rows{
       {"resnet18", {.blocks = {2, 2, 2, 2}}},
       {"resnet34", {.blocks = {3, 4, 6, 3}}},
@@ -199,9 +199,9 @@ Var ResNet::forward(const Var& x, const DropoutContext*) const {
   return (*fc_)(ops::cast(ops::global_avg_pool(y), compute_dtype(config_.dtype)));
 }
 
-std::vector<std::string> resnet_names() { return names_of(table()); }
+std::vector<std::string> resnet_names() { return names_of(resnet_table()); }
 
-ResNetConfig resnet_config(const std::string& name) { return config_of(table(), "resnet", name); }
+ResNetConfig resnet_config(const std::string& name) { return config_of(resnet_table(), "resnet", name); }
 
 std::unique_ptr<ResNet> make_resnet(const ResNetConfig& config) {
   auto model = std::make_unique<ResNet>(config);

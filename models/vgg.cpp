@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPooled = 7;  // height and width that the first linear layer expects
 
-const NamedConfigs<VggConfig>& table() {
+const NamedConfigs<VggConfig>& vgg_table() {
   static const NamedConfigs<VggConfig> rows{
       {"vgg16", {}},
       {"vgg16_bn", {.batch_norm = true}},
@@ -109,9 +109,9 @@ Var Vgg::classify(const Var& x, const DropoutContext* dropout) const {
   return (*classifier_[2])(ops::cast(y, type));
 }
 
-std::vector<std::string> vgg_names() { return names_of(table()); }
+std::vector<std::string> vgg_names() { return names_of(vgg_table()); }
 
-VggConfig vgg_config(const std::string& name) { return config_of(table(), "vgg", name); }
+VggConfig vgg_config(const std::string& name) { return config_of(vgg_table(), "vgg", name); }
 
 std::unique_ptr<Vgg> make_vgg(const VggConfig& config) {
   constexpr double kDeviation = 0.01;

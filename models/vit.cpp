@@ -19,7 +19,7 @@ namespace {
 constexpr double kEps = 1e-6;        // of the layer norms
 constexpr int64_t kSitesOfBlock = 4;  // dropout sites: 0 for the embedding, then 1 + 4·block + 0…3
 
-const NamedConfigs<VitConfig>& table() {
+const NamedConfigs<VitConfig>& vit_table() {
   static const NamedConfigs<VitConfig> rows{
       {"vit_tiny", {.hidden_dim = 192, .heads = 3, .mlp_dim = 768}},
       {"vit_small", {.hidden_dim = 384, .heads = 6, .mlp_dim = 1536}},
@@ -193,9 +193,9 @@ std::string Vit::tensor_name(const std::string& in_file) const {
   return name.substr(0, dot + 1) + part;
 }
 
-std::vector<std::string> vit_names() { return names_of(table()); }
+std::vector<std::string> vit_names() { return names_of(vit_table()); }
 
-VitConfig vit_config(const std::string& name) { return config_of(table(), "vit", name); }
+VitConfig vit_config(const std::string& name) { return config_of(vit_table(), "vit", name); }
 
 // torchvision truncates conv_proj's weights at ±2. Godwit does not: ±2 is many standard deviations.
 std::unique_ptr<Vit> make_vit(const VitConfig& config) {

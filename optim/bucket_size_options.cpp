@@ -9,20 +9,20 @@
 namespace godwit {
 namespace {
 
-constexpr Range kMib{1.0 / 1024, 1 << 20};
+constexpr Range kMibRange{1.0 / 1024, 1 << 20};
 
 void check_mib(const std::string& text, const std::string& subject) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole_text = error == std::errc() && end == text.data() + text.size();
-  check(text == "auto" || (whole_text && number >= kMib.min && number <= kMib.max), subject,
-        " expects auto or a number", range_text(kMib), ", got '", excerpt(text), "'");
+  check(text == "auto" || (whole_text && number >= kMibRange.min && number <= kMibRange.max), subject,
+        " expects auto or a number", range_text(kMibRange), ", got '", excerpt(text), "'");
 }
 
 }  // namespace
 
 void BucketSizeOptions::describe(OptionList& list) {
-  list.add("first_mib", first_mib, "size of the first bucket, MiB", kMib);
+  list.add("first_mib", first_mib, "size of the first bucket, MiB", kMibRange);
   list.add("mib", mib,
            "size of the other buckets, MiB; auto: the run measures its exchange and its backward pass, and picks the "
            "size with the shortest predicted step")

@@ -10,14 +10,14 @@
 namespace godwit {
 namespace {
 
-constexpr const char* kName = "late variance";
+constexpr const char* kLateVariance = "late variance";
 
 // e ← 0 where v = 0, for `numel` values
 void clear(const Tensor& v, const Tensor& e, int64_t numel) {
   on_device(e, [&](auto device) {
     float* to = data_ptr<float>(device, e);
     const float *from = to, *where = data_ptr<float>(device, v);
-    update_each(device, kName, 0, numel, one_bit::WhereNotZero{}, to, from, where);
+    update_each(device, kLateVariance, 0, numel, one_bit::WhereNotZero{}, to, from, where);
   });
 }
 
@@ -25,7 +25,7 @@ void clear(const Tensor& v, const Tensor& e, int64_t numel) {
 void replace(const Bucket& bucket, const one_bit::WhereZero& f, const Tensor& to, const Tensor& from, const Tensor& v) {
   on_device(to, [&](auto device) {
     const float *source = data_ptr<float>(device, from), *where = data_ptr<float>(device, v);
-    update_each(device, kName, 0, bucket.numel, f, data_ptr<float>(device, to), source, where);
+    update_each(device, kLateVariance, 0, bucket.numel, f, data_ptr<float>(device, to), source, where);
   });
 }
 
@@ -56,7 +56,7 @@ void LateVariance::measure(const Bucket& bucket, const Tensor& v, const Tensor& 
   const one_bit::LateMoment update{{static_cast<float>(beta2_), static_cast<float>(1 - beta2_)}};
   on_device(e, [&](auto device) {
     const float *g = data_ptr<float>(device, bucket.grad), *where = data_ptr<float>(device, v);
-    update_each(device, kName, 0, bucket.numel, update, data_ptr<float>(device, e), g, where);
+    update_each(device, kLateVariance, 0, bucket.numel, update, data_ptr<float>(device, e), g, where);
   });
 }
 

@@ -13,7 +13,7 @@
 namespace godwit {
 namespace {
 
-constexpr const char* kName = "one_bit_adam";
+constexpr const char* kOneBitAdam = "one_bit_adam";
 
 template <class T>
 std::unique_ptr<Optimizer> warmup(const OneBitAdam::Options& o, const Buckets& buckets) {
@@ -34,18 +34,18 @@ void OneBitAdam::Options::describe(OptionList& list) {
 }
 
 void OneBitAdam::Options::fit(const Schedule&, int64_t steps) {
-  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 1, "compress");
+  warmup_steps = warmup_of_run(kOneBitAdam, warmup_fraction, warmup_steps, steps, 1, "compress");
 }
 
 OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
-      freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
+      freeze_(kOneBitAdam, options.warmup, options.warmup_steps, options.beta2,
               options.refresh_variance ? VarianceFreeze::Refresh::follow : VarianceFreeze::Refresh::off, buckets),
       late_(options.refresh_variance, options.beta2, buckets.size()),
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
-      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
-  check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
+      all_reduce_(kOneBitAdam, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_given(kOneBitAdam, options.warmup_fraction, options.warmup_steps);
   const std::vector<StateTensor> state = adam_->state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
@@ -68,7 +68,7 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   const auto beta = static_cast<float>(options_.beta1), o = static_cast<float>(1 - options_.beta1);
   on_device(m, [&](auto device) {
     const float *before = data_ptr<float>(device, m), *g = data_ptr<float>(device, bucket.grad);
-    update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{{beta, o}},
+    update_each(device, kOneBitAdam, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{{beta, o}},
                 data_ptr<float>(device, z), before, g);
   });
   late_.mean(all_reduce_, bucket, v, z, bucket.grad, comm, step.step);
@@ -96,8 +96,8 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
     };
     const double decay = options_.weight_decay;
     const bool all = options_.decay_norm_and_bias;
-    if (options_.keep_local_momentum) update_by_decay(device, kName, bucket, decay, all, update, x, agreed, v);
-    else update_by_decay(device, kName, bucket, decay, all, update, x, m, agreed, v);
+    if (options_.keep_local_momentum) update_by_decay(device, kOneBitAdam, bucket, decay, all, update, x, agreed, v);
+    else update_by_decay(device, kOneBitAdam, bucket, decay, all, update, x, m, agreed, v);
   });
 }
 
@@ -110,7 +110,7 @@ std::vector<StateTensor> OneBitAdam::state() const {
 const OptimizerMethod& one_bit_adam_method() {
   using Options = OneBitAdam::Options;
   static const OptimizerMethod method{
-      .name = kName,
+      .name = kOneBitAdam,
       .help = "Adam, then a frozen second moment and momentum in 1 bit per parameter",
       .paper =
           "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed, "
@@ -126,9 +126,9 @@ const OptimizerMethod& one_bit_adam_method() {
           [](const AnyOptions& any, int64_t) {
             const Options& o = any.as<Options>();
             if (o.bias_correction) return std::vector<std::string>();
-            return frozen_variance_notices(kName, o.beta2, o.warmup_steps);
+            return frozen_variance_notices(kOneBitAdam, o.beta2, o.warmup_steps);
           },
-      .divergence_hint = long_steps_hint(kName),
+      .divergence_hint = long_steps_hint(kOneBitAdam),
   };
   return method;
 }

@@ -14,7 +14,7 @@
 namespace godwit {
 namespace {
 
-constexpr const char* kName = "one_bit_lamb";
+constexpr const char* kOneBitLamb = "one_bit_lamb";
 constexpr int64_t kNone = -1;  // an empty parameter has no state
 
 Lamb::Options warmup_options(const OneBitLamb::Options& o) {
@@ -51,24 +51,24 @@ void OneBitLamb::Options::describe(OptionList& list) {
            {0, 1, false, true});
 }
 
-void OneBitLamb::Options::check() const { check_coefficients(kName, min_coeff, max_coeff); }
+void OneBitLamb::Options::check() const { check_coefficients(kOneBitLamb, min_coeff, max_coeff); }
 
 void OneBitLamb::Options::fit(const Schedule&, int64_t steps) {
-  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 1, "compress");
+  warmup_steps = warmup_of_run(kOneBitLamb, warmup_fraction, warmup_steps, steps, 1, "compress");
 }
 
 OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Communicator& comm)
     : Optimizer(nullptr),
       options_(options),
-      freeze_(kName, options.warmup, options.warmup_steps, options.beta2,
+      freeze_(kOneBitLamb, options.warmup, options.warmup_steps, options.beta2,
               options.refresh_variance ? VarianceFreeze::Refresh::outgrown : VarianceFreeze::Refresh::off, buckets),
       late_(options.refresh_variance, options.beta2, buckets.size()),
       lamb_(warmup_options(options), buckets, nullptr),
       v_fresh_(state_like(buckets, "v_fresh")),
       means_(one_per_slot(buckets, 0)),
       factors_(one_per_slot(buckets, 1)),
-      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
-  check_warmup_given(kName, options.warmup_fraction, options.warmup_steps);
+      all_reduce_(kOneBitLamb, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_given(kOneBitLamb, options.warmup_fraction, options.warmup_steps);
   const std::vector<StateTensor> state = lamb_.state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
@@ -94,7 +94,7 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     float* g = data_ptr<float>(device, bucket.grad);
     const float *m = state_ptr<float>(device, m_, bucket), *own = g;
     const one_bit::Average average{static_cast<float>(options_.beta1), static_cast<float>(1 - options_.beta1)};
-    update_each(device, kName, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{average}, g, m, own);
+    update_each(device, kOneBitLamb, bucket.owned.begin, bucket.owned.end, one_bit::MomentumUpdate{average}, g, m, own);
   });
   late_.mean(all_reduce_, bucket, v, bucket.grad, bucket.grad, comm, step.step);
 }
@@ -107,8 +107,8 @@ void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
   const Tensor& means = means_.at(static_cast<size_t>(bucket.index));
   on_device(means, [&](auto device) {
     const double* const last = data_ptr<double>(device, lamb_.coefficients(bucket));
-    update_each(device, kName, 0, means.numel(), one_bit::LambMean{{beta, 1 - beta}}, data_ptr<float>(device, means),
-                last);
+    update_each(device, kOneBitLamb, 0, means.numel(), one_bit::LambMean{{beta, 1 - beta}},
+                data_ptr<float>(device, means), last);
   });
 }
 
@@ -143,7 +143,7 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   Tensor after = before;
   if (decays) {
     update_by_decay(
-        device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias,
+        device, kOneBitLamb, bucket, options_.weight_decay, options_.decay_norm_and_bias,
         [&](double decay) { return one_bit::LambDecay{r(decay)}; }, change, static_cast<const float*>(x));
     after = detail::squares_of_ranges(device, bucket.grad, decayed);
   }
@@ -154,9 +154,9 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   const double mean_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
   const one_bit::LambFactor factor{step.lr, mean_correction, options_.factor_min, options_.factor_max,
                                    options_.factor_threshold};
-  update_each(device, kName, 0, rates.numel(), factor,
+  update_each(device, kOneBitLamb, 0, rates.numel(), factor,
               data_ptr<float>(device, factors_.at(static_cast<size_t>(bucket.index))), rate, mean, ratio, of_p, of_r);
-  update_by_parts(device, kName, parameters.begin(), parameters.end(), parameters.bounds,
+  update_by_parts(device, kOneBitLamb, parameters.begin(), parameters.end(), parameters.bounds,
                   SubtractScaledParts<float>{rate}, x, static_cast<const float*>(change));
 }
 
@@ -176,7 +176,7 @@ std::vector<StateTensor> OneBitLamb::state() const {
 const OptimizerMethod& one_bit_lamb_method() {
   using Options = OneBitLamb::Options;
   static const OptimizerMethod method{
-      .name = kName,
+      .name = kOneBitLamb,
       .help = "LAMB, then a frozen second moment and momentum in 1 bit per parameter",
       .paper =
           "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training with LAMB's Convergence "
@@ -188,7 +188,7 @@ const OptimizerMethod& one_bit_lamb_method() {
       .relative_lr = true,
       .make = make_communicating<OneBitLamb>,
       .fit = [](AnyOptions& o, const Schedule& schedule, int64_t steps) { o.as<Options>().fit(schedule, steps); },
-      .divergence_hint = long_steps_hint(kName),
+      .divergence_hint = long_steps_hint(kOneBitLamb),
   };
   return method;
 }

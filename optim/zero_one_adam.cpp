@@ -15,7 +15,7 @@
 namespace godwit {
 namespace {
 
-constexpr const char* kName = "zero_one_adam";
+constexpr const char* kZeroOneAdam = "zero_one_adam";
 
 }  // namespace
 
@@ -44,15 +44,17 @@ void ZeroOneAdam::Options::describe(OptionList& list) {
 }
 
 void ZeroOneAdam::Options::check() const {
-  godwit::check(doubling_steps == 0 || intervals == Intervals::doubling, kName, ": doubling_steps is ", doubling_steps,
+  godwit::check(doubling_steps == 0 || intervals == Intervals::doubling, kZeroOneAdam, ": doubling_steps is ",
+                doubling_steps,
                 ", but it is read with intervals=doubling only; set optimizer.intervals=doubling, or leave it out");
 }
 
 void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
-  warmup_steps = warmup_of_run(kName, warmup_fraction, warmup_steps, steps, 0, "skip");
+  warmup_steps = warmup_of_run(kZeroOneAdam, warmup_fraction, warmup_steps, steps, 0, "skip");
   for (const int64_t step : {int64_t{1}, steps})
-    godwit::check(static_cast<float>(schedule.lr(step)) > 0, kName, ": the learning rate of step ", step, " of ", steps,
-                  " is ", schedule.lr(step), "; momentum is recovered by dividing by it, so it must be positive: set ",
+    godwit::check(static_cast<float>(schedule.lr(step)) > 0, kZeroOneAdam, ": the learning rate of step ", step, " of ",
+                  steps, " is ", schedule.lr(step),
+                  "; momentum is recovered by dividing by it, so it must be positive: set ",
                   "--lr and schedule.final_fraction above 0");
   halvings.clear();
   const double peak = schedule.lr(std::max<int64_t>(warmup_steps, 1));
@@ -64,7 +66,7 @@ void ZeroOneAdam::Options::fit(const Schedule& schedule, int64_t steps) {
     }
     halvings.push_back(below);
   }
-  godwit::check(freeze_step < steps, kName, ": freeze_step ", freeze_step, " is not below the run's ", steps,
+  godwit::check(freeze_step < steps, kZeroOneAdam, ": freeze_step ", freeze_step, " is not below the run's ", steps,
                 " steps, so the variance would never be frozen; lower it");
 }
 
@@ -77,8 +79,8 @@ ZeroOneAdam::ZeroOneAdam(const Options& options, const Buckets& buckets, const C
       v_(state_like(buckets, "v")),
       u_(state_like(buckets, "u")),
       late_(options.refresh_variance, options.beta2, buckets.size()),
-      all_reduce_(kName, {options.sign_scale, options.block_size}, buckets, comm) {
-  check_warmup_in_steps(kName, options.warmup_fraction, options.warmup_steps);
+      all_reduce_(kZeroOneAdam, {options.sign_scale, options.block_size}, buckets, comm) {
+  check_warmup_in_steps(kZeroOneAdam, options.warmup_fraction, options.warmup_steps);
   schedule_ = std::make_unique<SyncSchedule>(options);
   if (options.max_interval > 1) x_sync_ = state_like(buckets, "x_sync");
 }
@@ -86,7 +88,7 @@ ZeroOneAdam::ZeroOneAdam(const Options& options, const Buckets& buckets, const C
 // Updates the state that all buckets share, at the first bucket's exchange of a step.
 void ZeroOneAdam::begin(const StepInfo& step) {
   if (step.step == step_) return;
-  check(static_cast<float>(step.lr) > 0, kName, ": step ", step.step, ": the learning rate is ", step.lr,
+  check(static_cast<float>(step.lr) > 0, kZeroOneAdam, ": step ", step.step, ": the learning rate is ", step.lr,
         "; momentum is recovered by dividing by it, so it must be positive (schedule.final_fraction above 0)");
   first_ = sync_;
   if (first_) rate_sum_ = 0, keep_ = 1;
@@ -126,11 +128,11 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
       const auto [keep, change] = variance_weights(step.step);
       const one_bit::VarianceUpdate update{{r(keep), r(change)}};
       const float* g = data_ptr<float>(device, mean);
-      update_each(device, kName, begin, end, update, state_ptr<float>(device, v_, bucket), g);
+      update_each(device, kZeroOneAdam, begin, end, update, state_ptr<float>(device, v_, bucket), g);
     }
     const one_bit::LocalMomentum update{{r(options_.beta1), r(1 - options_.beta1)}, r(step.lr)};
     const float* g = data_ptr<float>(device, bucket.grad);
-    update_each(device, kName, begin, end, update, m, u, g);
+    update_each(device, kZeroOneAdam, begin, end, update, m, u, g);
   });
   if (sync_) agree(bucket, comm);
 }
@@ -163,7 +165,7 @@ void ZeroOneAdam::apply(Bucket& bucket, const StepInfo& step) {
       return one_bit::LocalUpdate{static_cast<float>(1 - step.lr * decay), static_cast<float>(step.lr),
                                   static_cast<float>(options_.eps), limit_of(options_.update_limit)};
     };
-    update_by_decay(device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, m, v);
+    update_by_decay(device, kZeroOneAdam, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, m, v);
   });
 }
 
@@ -177,8 +179,8 @@ void ZeroOneAdam::apply_agreed(Bucket& bucket) {
       return one_bit::SyncUpdate{static_cast<float>(decay > 0 ? keep_ : 1), static_cast<float>(rate_sum_),
                                  static_cast<float>(options_.eps), limit_of(options_.update_limit)};
     };
-    update_by_decay(device, kName, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, base, u, m,
-                    v);
+    update_by_decay(device, kZeroOneAdam, bucket, options_.weight_decay, options_.decay_norm_and_bias, update, x, base,
+                    u, m, v);
   });
 }
 
@@ -209,7 +211,7 @@ std::vector<StateTensor> ZeroOneAdam::state() const {
 const OptimizerMethod& zero_one_adam_method() {
   using Options = ZeroOneAdam::Options;
   static const OptimizerMethod method{
-      .name = kName,
+      .name = kZeroOneAdam,
       .help = "Adam with momentum in 1 bit per parameter from the start, and with local steps",
       .paper =
           "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam, arXiv:2202.06009, "
@@ -223,9 +225,9 @@ const OptimizerMethod& zero_one_adam_method() {
           [](const AnyOptions& any, int64_t steps) {
             const Options& o = any.as<Options>();
             if (o.bias_correction) return std::vector<std::string>();
-            return frozen_variance_notices(kName, o.beta2, variance_changes(o, steps));
+            return frozen_variance_notices(kZeroOneAdam, o.beta2, variance_changes(o, steps));
           },
-      .divergence_hint = long_steps_hint(kName),
+      .divergence_hint = long_steps_hint(kZeroOneAdam),
   };
   return method;
 }

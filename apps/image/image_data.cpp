@@ -91,15 +91,15 @@ std::string split_text(const data::ImageFolder& folder) {
   return text;
 }
 
-constexpr size_t kShown = 5;  // skipped files listed at the start of a run
+constexpr size_t kShownFiles = 5;  // skipped files listed at the start of a run
 
 std::string skipped_text(const data::ImageFolder& folder) {
   const size_t used = folder.train.size() + (folder.test_name == folder.train_name ? 0 : folder.test.size());
   const size_t skipped = folder.skipped.size();
   std::string text = std::to_string(skipped) + " of " + std::to_string(used + skipped) + " files: ";
-  for (size_t i = 0; i < std::min(skipped, kShown); ++i)
+  for (size_t i = 0; i < std::min(skipped, kShownFiles); ++i)
     text += (i ? "; " : "") + excerpt(folder.skipped[i].path) + " " + folder.skipped[i].problem;
-  return text + (skipped > kShown ? "; and " + std::to_string(skipped - kShown) + " more" : "");
+  return text + (skipped > kShownFiles ? "; and " + std::to_string(skipped - kShownFiles) + " more" : "");
 }
 
 std::vector<std::string> skipped_lines(const data::ImageFolder& folder) {
@@ -137,7 +137,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   photo.most_decode_bytes = options.decode_mib << 20;
   ImageData images;
   images.notes.push_back({"images", split_text(folder)});
-  const char* all = folder.skipped.size() > kShown ? " (full list: skipped.txt in the run directory)" : "";
+  const char* all = folder.skipped.size() > kShownFiles ? " (full list: skipped.txt in the run directory)" : "";
   if (!folder.skipped.empty()) images.notes.push_back({"skipped", skipped_text(folder) + all});
   images.skipped = skipped_lines(folder);
   images.train = std::make_shared<data::ImageFolderDataset>(root, folder.classes, std::move(folder.train), photo);

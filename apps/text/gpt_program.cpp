@@ -11,7 +11,7 @@
 namespace godwit::apps {
 namespace {
 
-constexpr const char* kPurpose =
+constexpr const char* kGptPurpose =
     R"(Trains a GPT-2, LLaMA or mixture of experts with N workers (data parallelism). Each worker computes
 gradients on its own blocks of text. The workers exchange gradients, or one bit per parameter,
 during the backward pass. Examples:
@@ -27,14 +27,14 @@ text files, JSONL files or token shards.
 
 )";
 
-constexpr const char* kResults = R"(
+constexpr const char* kGptResults = R"(
 Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
 per token), samples.txt (generated text), model/ (final weights and tokenizer in HuggingFace's
 format).
 )";
 
-ConfigPtr defaults(const Lookup& lookup) {
+ConfigPtr gpt_defaults(const Lookup& lookup) {
   auto config = std::make_shared<GptConfig>();
   if (const std::string name = lookup("model.name"); !name.empty()) config->model_name = name;
   if (config->model_name != "auto") config->model = causal_lm_config(config->model_name);
@@ -54,7 +54,7 @@ OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& n
   return config;
 }
 
-TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
+TaskMaker load_gpt(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = described_by_checkpoint(std::static_pointer_cast<const GptConfig>(config));
   if (!own->generate.prompt.empty())
     return [own](Communicator& comm) {
@@ -174,12 +174,12 @@ void GptConfig::describe(OptionList& list) {
 const Program& gpt_program() {
   static const Program program{
       .name = "train_gpt",
-      .purpose = kPurpose,
-      .results = kResults,
+      .purpose = kGptPurpose,
+      .results = kGptResults,
       .default_optimizer = "adamw",
-      .defaults = defaults,
+      .defaults = gpt_defaults,
       .optimizer_defaults = gpt_optimizer_defaults,
-      .load = load,
+      .load = load_gpt,
   };
   return program;
 }

@@ -19,7 +19,7 @@ struct Texts {
   data::InvalidUtf8 invalid = {};
 };
 
-bool exists(const std::string& path) {
+bool is_there(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -29,7 +29,7 @@ bool exists(const std::string& path) {
 std::string file_of(const std::string& folder, const std::string& given, const std::string& part) {
   if (!given.empty()) return given;
   for (const std::string& name : {"ptb." + part + ".txt", part + ".txt", "wiki." + part + ".tokens"})
-    if (const fs::path path = fs::path(folder) / name; exists(path.string())) return path.string();
+    if (const fs::path path = fs::path(folder) / name; is_there(path.string())) return path.string();
   return "";
 }
 
@@ -111,7 +111,7 @@ data::WordVocabulary build_vocabulary(const Texts& texts, int64_t limit) {
 // vocab.txt in a folder of weights; "" if there is none.
 std::string file_of_vocabulary(const fs::path& folder) {
   const fs::path file = folder / "vocab.txt";
-  return exists(file.string()) ? file.string() : "";
+  return is_there(file.string()) ? file.string() : "";
 }
 
 // The vocabulary file of the run; "" if the training text gives the vocabulary.

@@ -10,7 +10,7 @@
 namespace godwit::apps {
 namespace {
 
-constexpr const char* kPurpose =
+constexpr const char* kLmPurpose =
     R"(Trains an LSTM language model with N workers (data parallelism). Each worker computes gradients on
 its own streams of text. The workers exchange gradients, or one bit per parameter, during the
 backward pass. Examples:
@@ -24,13 +24,13 @@ test.txt.
 
 )";
 
-constexpr const char* kResults = R"(
+constexpr const char* kLmResults = R"(
 Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation; losses are in nats
 per token), vocab.txt (the words), weights.safetensors (the final weights).
 )";
 
-ConfigPtr defaults(const Lookup& lookup) {
+ConfigPtr lm_defaults(const Lookup& lookup) {
   auto config = std::make_shared<LmConfig>();
   if (const std::string name = lookup("model.name"); !name.empty()) {
     config->model_name = name;
@@ -53,7 +53,7 @@ OptimizerConfig lm_optimizer_defaults(const CommonConfig&, const std::string& na
   return config;
 }
 
-TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
+TaskMaker load_lm(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = std::static_pointer_cast<const LmConfig>(config);
   const std::shared_ptr<const LmData> data = load_lm_data(*own);
   const std::string effect = own->data.words == "spaces" ? "words keep them" : "they are left out";
@@ -133,12 +133,12 @@ void LmConfig::describe(OptionList& list) {
 const Program& lm_program() {
   static const Program program{
       .name = "train_lm",
-      .purpose = kPurpose,
-      .results = kResults,
+      .purpose = kLmPurpose,
+      .results = kLmResults,
       .default_optimizer = "adamw",
-      .defaults = defaults,
+      .defaults = lm_defaults,
       .optimizer_defaults = lm_optimizer_defaults,
-      .load = load,
+      .load = load_lm,
   };
   return program;
 }

@@ -13,7 +13,7 @@
 namespace godwit::apps {
 namespace {
 
-constexpr const char* kPurpose =
+constexpr const char* kBertPurpose =
     R"(Trains a BERT with N workers (data parallelism). Each worker computes gradients on its own text. The
 workers exchange gradients, or one bit per parameter, during the backward pass. Examples:
 
@@ -27,13 +27,13 @@ contains train.tsv and dev.tsv.
 
 )";
 
-constexpr const char* kResults = R"(
+constexpr const char* kBertResults = R"(
 Results go to the run directory: config.json (every option except run_dir; --config with this file
 repeats the run), metrics.jsonl (one object per logged step and per evaluation), model/ (the final
 weights in HuggingFace's format); with squad, predictions.json and nbest_predictions.json.
 )";
 
-ConfigPtr defaults(const Lookup& lookup) {
+ConfigPtr bert_defaults(const Lookup& lookup) {
   auto config = std::make_shared<TextConfig>();
   if (const std::string task = lookup("task"); !task.empty()) config->task = task;
   // These determine the applicable options.
@@ -66,7 +66,7 @@ bool has_config(const TextConfig& config) {
   return !folder.empty() && std::filesystem::exists(folder + "/config.json", ignored);
 }
 
-TaskMaker load(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
+TaskMaker load_bert(const std::shared_ptr<const CommonConfig>& config, Progress* progress) {
   const auto own = described_by_checkpoint(std::static_pointer_cast<const TextConfig>(config));
   check(own->task == "pretrain" || !own->data.path.empty(), "task ", own->task, " needs --data, a folder with ",
         own->task == "squad" ? "train-v1.1.json and dev-v1.1.json" : "train.tsv and dev.tsv");
@@ -167,12 +167,12 @@ void TextConfig::describe(OptionList& list) {
 const Program& text_program() {
   static const Program program{
       .name = "train_bert",
-      .purpose = kPurpose,
-      .results = kResults,
+      .purpose = kBertPurpose,
+      .results = kBertResults,
       .default_optimizer = "adamw",
-      .defaults = defaults,
+      .defaults = bert_defaults,
       .optimizer_defaults = bert_optimizer_defaults,
-      .load = load,
+      .load = load_bert,
   };
   return program;
 }

@@ -29,7 +29,7 @@ constexpr Caught kCaught[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP,
 struct Texts {
   Text asked[std::size(kCaught)], ended;
 };
-Texts texts[2], silence;
+Texts prepared[2], silence;
 std::atomic<const Texts*> current{nullptr};
 std::atomic<int> received{0};
 std::atomic<int64_t> received_at{0};  // time of the first signal in nanoseconds; 0: none
@@ -91,7 +91,7 @@ void handle_signals_in_thread() {
 }
 
 void catch_interrupts(const std::string& asked, const std::string& ended) {
-  Texts* next = current.load() == &texts[0] ? &texts[1] : &texts[0];
+  Texts* next = current.load() == &prepared[0] ? &prepared[1] : &prepared[0];
   for (size_t i = 0; i < std::size(kCaught); ++i)
     put(next->asked[i], asked.empty() ? "" : std::string(kCaught[i].name) + ": " + asked);
   put(next->ended, ended);

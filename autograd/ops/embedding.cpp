@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kColumns = 16;  // minimum columns per thread: a cache line of float32
 
-void check_arguments(const Tensor& ids, const Tensor& table) {
+void check_embedding(const Tensor& ids, const Tensor& table) {
   check(table.shape().rank() == 2, "embedding: the table must be [rows, width], got ", table.shape());
   check(ids.dtype() == DType::i32 && ids.shape().rank() == 1, "embedding: ids must be ", DType::i32, " [n], got ",
         ids.dtype(), " ", ids.shape());
@@ -84,7 +84,7 @@ void embedding_backward(Cpu, const Tensor& ids, const Tensor& dy, const Tensor& 
 // Ids are checked on the CPU, where loaders put them. For ids on a GPU, the host waits.
 Var ops::embedding(const Tensor& ids, const Var& table, std::optional<int64_t> padding) {
   const Tensor here = ids.to(kCpu);
-  check_arguments(here, table.value());
+  check_embedding(here, table.value());
   check(!padding || (*padding >= 0 && *padding < table.dim(0)), "embedding: padding is row ", padding.value_or(0),
         ", the table has ", table.dim(0), " rows");
   Tensor y({ids.numel(), table.dim(1)}, table.dtype(), table.device());

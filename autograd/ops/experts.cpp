@@ -14,7 +14,7 @@
 namespace godwit {
 namespace {
 
-int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
+int64_t experts_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
 void check_rows(const char* operation, const Tensor& x, int64_t rows) {
   check(x.shape().rank() == 2 && x.dim(0) == rows && x.dim(1) > 0, operation, ": expected [", rows,
@@ -68,7 +68,7 @@ void expert_weights_forward(Cpu, const Tensor& probabilities, const Tensor& ids,
   dispatch_float(probabilities.dtype(), "expert_weights", [&]<class T>() {
     const T* p = probabilities.data<T>();
     T* to = weights.data<T>();
-    parallel_for(ids.dim(0), row_grain(k), [=](int64_t begin, int64_t end) {
+    parallel_for(ids.dim(0), experts_grain(k), [=](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         compute_t<T> sum = 0;
         for (int64_t s = t * k; s < (t + 1) * k; ++s) sum += compute_t<T>(p[t * experts + id[s]]);
@@ -88,7 +88,7 @@ void expert_weights_backward(Cpu, const Tensor& probabilities, const Tensor& ids
     using C = compute_t<T>;
     const T *p = probabilities.data<T>(), *g = dy.data<T>();
     T* to = d_probabilities.data<T>();
-    parallel_for(ids.dim(0), row_grain(experts), [=](int64_t begin, int64_t end) {
+    parallel_for(ids.dim(0), experts_grain(experts), [=](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         C sum = 0, product = 0;
         for (int64_t s = t * k; s < (t + 1) * k; ++s) {
@@ -111,7 +111,7 @@ void combine_experts_forward(Cpu, const Tensor& x, const Tensor& weights, const 
     const T* from = x.data<T>();
     const C* weight = weights.data<C>();
     T* to = y.data<T>();
-    compute_for(y.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(y.dim(0), experts_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       std::vector<C> sums(width);
       C* __restrict sum = sums.data();
       for (int64_t t = begin; t < end; ++t) {
@@ -137,7 +137,7 @@ void combine_experts_backward(Cpu, const Tensor& x, const Tensor& weights, const
     const C* weight = weights.data<C>();
     T* to = dx.data<T>();
     C* to_weights = d_weights.data<C>();
-    compute_for(dy.dim(0), row_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(dy.dim(0), experts_grain(k * width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t t = begin; t < end; ++t)
         for (int64_t s = t * k; s < (t + 1) * k; ++s) {
           const T *row = from + slot[s] * width, *g = all + t * width;

@@ -6,14 +6,14 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // minimum elements per thread
+constexpr int64_t kGeluGrain = 1 << 14;  // minimum elements per thread
 
 template <Gelu form>
 void forward(const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "gelu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), kGeluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(detail::gelu_value<form>(compute_t<T>(from[i])));
     });
@@ -26,7 +26,7 @@ void backward(const Tensor& x, const Tensor& dy, const Tensor& dx) {
     using C = compute_t<T>;
     const T *in = x.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
-    compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), kGeluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i)
         to[i] = static_cast<T>(C(from[i]) * detail::gelu_derivative<form>(C(in[i])));

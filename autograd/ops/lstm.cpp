@@ -12,7 +12,7 @@ namespace godwit {
 namespace {
 
 // Rows per thread: at least 2048 cells.
-int64_t row_grain(int64_t width) { return 1 + 2047 / width; }
+int64_t lstm_grain(int64_t width) { return 1 + 2047 / width; }
 
 template <class T>
 void cell_forward(const Tensor& gates, const Tensor& recurrent, const Tensor& before, const Tensor& after,
@@ -23,7 +23,7 @@ void cell_forward(const Tensor& gates, const Tensor& recurrent, const Tensor& be
   const T* add = recurrent.data<T>();
   const C* old_cells = before.data<C>();
   C* new_cells = after.data<C>();
-  compute_for(h.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(h.dim(0), lstm_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       const T* more = add + 4 * row * width;
@@ -51,7 +51,7 @@ void cell_backward(const Tensor& gates, const Tensor& before, const Tensor& afte
   const T *from_y = dy.data<T>(), *from_h = dh.data<T>();
   const C *old_cells = before.data<C>(), *new_cells = after.data<C>();
   C* d_cells = dc.data<C>();
-  compute_for(dh.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+  compute_for(dh.dim(0), lstm_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
     for (int64_t row = begin; row < end; ++row) {
       T* gate = all + 4 * row * width;
       GODWIT_IN_PLACE

@@ -4,7 +4,7 @@
 
 namespace godwit {
 namespace {
-constexpr int64_t kGrain = 1 << 16;  // minimum elements per thread
+constexpr int64_t kReluGrain = 1 << 16;  // minimum elements per thread
 }
 
 void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
@@ -12,7 +12,7 @@ void relu_forward(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "relu", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), kReluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T value = from[i];
         to[i] = value < 0 ? T(0) : value;
@@ -27,7 +27,7 @@ void relu_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
   dispatch_float(y.dtype(), "relu", [&]<class T>() {
     const T *out = y.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
-    compute_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(y.numel(), kReluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) {
         const T g = from[i];

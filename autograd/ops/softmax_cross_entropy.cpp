@@ -30,7 +30,7 @@ void check_labels(const Tensor& logits, const Tensor& labels, std::optional<int3
   godwit::check_labels(logits.dim(0), logits.dim(1), labels, ignore, operation);
 }
 
-int64_t row_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
+int64_t loss_grain(int64_t classes) { return std::max<int64_t>(1, (1 << 13) / std::max<int64_t>(classes, 1)); }
 
 constexpr int64_t kPiece = 512;  // classes per piece, which fits in the L1 cache
 
@@ -74,7 +74,7 @@ void softmax_cross_entropy_forward(Cpu, const Tensor& logits, const Tensor& labe
   const int32_t* label = labels.data<int32_t>();
   double *loss = losses.data<double>(), *log_sum = log_sums.data<double>();
   dispatch_real(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
-    compute_for(n, row_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, loss_grain(classes), [=, all = logits.data<T>()](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * stride;
         loss[i] = log_sum[i] = 0;
@@ -106,7 +106,7 @@ void softmax_cross_entropy_backward(Cpu, const Tensor& logits, const Tensor& lab
     const T *all = logits.data<T>(), off = static_cast<T>(smoothing / static_cast<double>(classes));
     const T factor = static_cast<T>(scale), at_label = static_cast<T>(scale * (1 - smoothing));
     T* gradient = d_logits.data<T>();
-    compute_for(n, row_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(n, loss_grain(classes), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* x = all + i * classes;
         T* dx = gradient + i * classes;

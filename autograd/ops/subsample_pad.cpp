@@ -5,7 +5,7 @@
 namespace godwit {
 namespace {
 
-int64_t grain(int64_t row) { return std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(row, 1)); }
+int64_t subsample_grain(int64_t row) { return std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(row, 1)); }
 
 }  // namespace
 
@@ -14,7 +14,7 @@ void subsample_pad_forward(Cpu, const Tensor& x, int stride, const Tensor& y) {
   dispatch_float(x.dtype(), "subsample_pad", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    parallel_for(y.dim(0) * out_h, grain(out_w * out_c), [=](int64_t begin, int64_t end) {
+    parallel_for(y.dim(0) * out_h, subsample_grain(out_w * out_c), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* in = from + (row / out_h * h + row % out_h * stride) * w * c;
         T* out = to + row * out_w * out_c;
@@ -30,7 +30,7 @@ void subsample_pad_backward(Cpu, const Tensor& dy, int stride, const Tensor& dx)
   dispatch_float(dy.dtype(), "subsample_pad", [&]<class T>() {
     const T* from = dy.data<T>();
     T* to = dx.data<T>();
-    parallel_for(dx.dim(0) * h, grain(w * c), [=](int64_t begin, int64_t end) {
+    parallel_for(dx.dim(0) * h, subsample_grain(w * c), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         T* out = to + row * w * c;
         std::fill_n(out, w * c, T(0));

@@ -6,7 +6,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;  // minimum elements per thread
+constexpr int64_t kSwigluGrain = 1 << 14;  // minimum elements per thread
 
 }  // namespace
 
@@ -15,7 +15,7 @@ void swiglu_forward(Cpu, const Tensor& gate, const Tensor& up, const Tensor& y) 
     using C = compute_t<T>;
     const T *g = gate.data<T>(), *u = up.data<T>();
     T* to = y.data<T>();
-    compute_for(gate.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(gate.numel(), kSwigluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(detail::swiglu_value(C(g[i]), C(u[i])));
     });
   });
@@ -27,7 +27,7 @@ void swiglu_backward(Cpu, const Tensor& gate, const Tensor& up, const Tensor& dy
     using C = compute_t<T>;
     const T *g = gate.data<T>(), *u = up.data<T>(), *from = dy.data<T>();
     T *to_gate = d_gate.data<T>(), *to_up = d_up.data<T>();
-    compute_for(gate.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(gate.numel(), kSwigluGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) {
         const C d = C(from[i]);

@@ -5,7 +5,7 @@
 
 namespace godwit {
 namespace {
-constexpr int64_t kGrain = 1 << 14;  // minimum elements per thread
+constexpr int64_t kTanhGrain = 1 << 14;  // minimum elements per thread
 }
 
 void tanh_forward(Cpu, const Tensor& x, const Tensor& y) {
@@ -13,7 +13,7 @@ void tanh_forward(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "tanh", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    compute_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.numel(), kTanhGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) to[i] = static_cast<T>(tanh_of(compute_t<T>(from[i])));
     });
@@ -27,7 +27,7 @@ void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
     using C = compute_t<T>;
     const T *out = y.data<T>(), *from = dy.data<T>();
     T* to = dx.data<T>();
-    compute_for(y.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(y.numel(), kTanhGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       GODWIT_IN_PLACE
       for (int64_t i = begin; i < end; ++i) {
         const C value = C(out[i]);

@@ -7,7 +7,7 @@
 namespace godwit {
 namespace {
 
-using Wire = HierarchicalOptions::Wire;
+using NodeWire = HierarchicalOptions::Wire;
 
 // Adds the sums of the nodes, ((a+b)+(c+d)), while dense adds rank by rank, (((a+b)+c)+d); both divide once. The
 // results therefore differ by rounding.
@@ -54,10 +54,10 @@ const ExchangeMethod& hierarchical_method() {
           "per parameter of the worker's shard, and the same amount back",
       .defaults = HierarchicalOptions{},
       .make = [](const AnyOptions& options, const ExchangeInputs&) -> std::unique_ptr<Exchange> {
-        const Wire wire = options.as<HierarchicalOptions>().wire;
-        godwit::check(wire != Wire::automatic, kWireNotPicked);
-        return std::make_unique<Hierarchical>(wire == Wire::f32    ? DType::f32
-                                              : wire == Wire::bf16 ? DType::bf16
+        const NodeWire wire = options.as<HierarchicalOptions>().wire;
+        godwit::check(wire != NodeWire::automatic, kWireNotPicked);
+        return std::make_unique<Hierarchical>(wire == NodeWire::f32    ? DType::f32
+                                              : wire == NodeWire::bf16 ? DType::bf16
                                                                    : DType::f16);
       }};
   return method;

@@ -15,7 +15,7 @@
 namespace godwit {
 namespace {
 
-constexpr uint32_t kInfinity = 0x7F800000;  // magnitude_bits(∞)
+constexpr uint32_t kInfiniteMagnitude = 0x7F800000;  // magnitude_bits(∞)
 
 // The k-th largest value, 1 <= k <= sizes.size(): finds its bin in a histogram, then selects within the bin.
 uint32_t kth_largest(const std::vector<uint32_t>& sizes, int64_t k) {
@@ -106,7 +106,7 @@ class TopK : public Compressor {
     Candidates among;
     find(x, n, probable_bound(x, n, k), among);
     for (const uint32_t size : among.sizes)  // non-finite values are larger than all finite ones
-      if (size >= kInfinity) return false;
+      if (size >= kInfiniteMagnitude) return false;
     if (std::ssize(among.sizes) < k) among = {}, find(x, n, 1, among);
     if (std::ssize(among.sizes) < k) among = with_zeros(x, k, among);
     const uint32_t least = kth_largest(among.sizes, k);

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // per file; the largest file of the datasets has 154 MB
+constexpr uint64_t kMostCifarBytes = uint64_t{1} << 30;  // per file; the largest file of the datasets has 154 MB
 constexpr size_t kPlane = 32 * 32, kChannels = 3;
 
 struct Version {
@@ -31,7 +31,7 @@ const Version& version_of(const std::string& folder) {
 }
 
 void append(const Version& version, const std::string& path, RawImages& dataset) {
-  const std::vector<uint8_t> bytes = read_file(path, "a file of CIFAR records", kMostBytes);
+  const std::vector<uint8_t> bytes = read_file(path, "a file of CIFAR records", kMostCifarBytes);
   const size_t record = version.label_bytes + kChannels * kPlane, count = bytes.size() / record;
   check(!bytes.empty(), path, ": is empty");
   check(bytes.size() % record == 0, path, ": ", bytes.size(), " bytes are not a whole number of CIFAR-",

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr uint8_t kMostDimensions = 4;
-constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+constexpr uint64_t kMostIdxBytes = uint64_t{1} << 62;
 
 std::string product(const std::vector<int64_t>& extents) {
   std::ostringstream text;
@@ -49,7 +49,7 @@ Idx read_idx(const std::string& path) {
   const bool none = std::find(idx.extents.begin(), idx.extents.end(), 0) != idx.extents.end();
   for (int64_t extent : idx.extents) {
     const auto factor = static_cast<uint64_t>(none ? 0 : extent);
-    total = factor == 0 || total <= kMostBytes / factor ? total * factor : kMostBytes;  // larger than any file
+    total = factor == 0 || total <= kMostIdxBytes / factor ? total * factor : kMostIdxBytes;  // larger than any file
   }
 
   // Reads one byte more than expected, to detect a file that is too long.

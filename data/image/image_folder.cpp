@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kHeads[] = {8 << 10, 128 << 10};  // sizes to try; a header with long comments may need the whole file
 constexpr size_t kTail = 4 << 10;
 constexpr int32_t kLongestSide = 16384;
-constexpr int64_t kMostBytes = int64_t{1} << 28;  // per file; above the uncompressed size of 64 million pixels
+constexpr int64_t kMostImageBytes = int64_t{1} << 28;  // per file; above the uncompressed size of 64 million pixels
 
 class File {
  public:
@@ -64,7 +64,8 @@ JpegHeader read_header(const File& in, size_t size) {
 
 // Checks the header and the end of a file.
 void inspect(const std::string& path, ImageFile& file) {
-  check(file.bytes <= kMostBytes, "has ", file.bytes, " bytes, more than the ", kMostBytes, " of the largest images");
+  check(file.bytes <= kMostImageBytes, "has ", file.bytes, " bytes, more than the ", kMostImageBytes,
+        " of the largest images");
   const File in(path);
   const auto size = static_cast<size_t>(file.bytes);
   const JpegHeader header = read_header(in, size);

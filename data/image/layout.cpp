@@ -17,7 +17,7 @@ constexpr const char* kLookedFor =
     "looked for train-images-idx3-ubyte[.gz] and its three companions (MNIST, Fashion-MNIST), data_batch_1.bin and "
     "test_batch.bin (CIFAR-10 binary), train.bin and test.bin (CIFAR-100 binary), "
     "train/<class>/*.jpg, or <class>/*.jpg";
-constexpr const char* kRemedy =
+constexpr const char* kOtherFolder =
     "; name another folder with --data, or install Fashion-MNIST (apt-get install dataset-fashion-mnist)";
 
 bool ends_as_jpeg(const std::string& name) {
@@ -69,7 +69,7 @@ void check_no_python_cifar(const std::string& folder) {
 Layout layout_of(const std::string& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
-  check(status.type() != fs::file_type::not_found, "data folder ", folder, ": not found, ", kLookedFor, kRemedy);
+  check(status.type() != fs::file_type::not_found, "data folder ", folder, ": not found, ", kLookedFor, kOtherFolder);
   check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
   check(fs::is_directory(status), "data folder ", folder, ": is a file, expected a folder");
   check_no_python_cifar(folder);
@@ -94,7 +94,7 @@ Layout layout_of(const std::string& folder) {
   if (!idx.empty()) return Layout::idx;
   if (!cifar10.empty() || !cifar100.empty()) return Layout::cifar;
   if (jpegs || has_train) return Layout::image_folder;
-  fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, other_images(folder), kRemedy);
+  fail("data folder ", folder, ": contains no known dataset format; ", kLookedFor, other_images(folder), kOtherFolder);
 }
 
 }  // namespace godwit::data

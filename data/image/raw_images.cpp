@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRemedy =
+constexpr const char* kInstallOrName =
     "; install the package of Fashion-MNIST (apt-get install dataset-fashion-mnist) or name a folder of IDX files with "
     "--data FOLDER";
 
@@ -28,7 +28,8 @@ std::string find_file(const std::string& folder, const std::string& stem, const 
       check(!error, path.string(), ": cannot be read (", error.message(), ")");
       if (found) return path.string();
     }
-  fail("data folder ", folder, ": holds neither ", stem, "-", kind, "[.gz] nor ", stem, ".", kind, "[.gz]", kRemedy);
+  fail("data folder ", folder, ": holds neither ", stem, "-", kind, "[.gz] nor ", stem, ".", kind, "[.gz]",
+       kInstallOrName);
 }
 
 Idx read_labels(const std::string& path) {
@@ -47,7 +48,7 @@ RawImages load_idx_folder(const std::string& folder, Split split) {
   const bool found = fs::exists(folder, error);
   check(!error, "data folder ", folder, ": cannot be read (", error.message(), ")");
   check(found, "data folder ", folder, ": not found, looked for train-images-idx3-ubyte[.gz], ",
-        "train-labels-idx1-ubyte[.gz] and the t10k files", kRemedy);
+        "train-labels-idx1-ubyte[.gz] and the t10k files", kInstallOrName);
   check(fs::is_directory(folder, error), "data folder ", folder, ": is a file, expected a folder of IDX files");
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const std::string image_path = find_file(folder, prefix + "-images", "idx3-ubyte");

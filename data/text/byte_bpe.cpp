@@ -33,7 +33,7 @@ std::map<std::string, int32_t> contents_of(const ByteBpeModel& model, bool norma
   return contents;
 }
 
-bool is_space(char32_t code) { return CharClasses::instance().of(code) == CharClass::space; }
+bool is_bpe_space(char32_t code) { return CharClasses::instance().of(code) == CharClass::space; }
 
 // The start of the white space that ends at `end`, at least `begin`.
 size_t spaces_before(std::string_view text, size_t begin, size_t end) {
@@ -41,7 +41,7 @@ size_t spaces_before(std::string_view text, size_t begin, size_t end) {
     size_t at = end - 1;
     while (at > begin && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) --at;
     const CodePoint code = decode_utf8(text.substr(0, end), at);
-    if (!is_space(code.value) || at + code.bytes != end) break;
+    if (!is_bpe_space(code.value) || at + code.bytes != end) break;
     end = at;
   }
   return end;
@@ -50,7 +50,7 @@ size_t spaces_before(std::string_view text, size_t begin, size_t end) {
 size_t spaces_behind(std::string_view text, size_t at) {
   while (at < text.size()) {
     const CodePoint code = decode_utf8(text, at);
-    if (!is_space(code.value)) break;
+    if (!is_bpe_space(code.value)) break;
     at += code.bytes;
   }
   return at;

@@ -27,7 +27,7 @@ CharClass class_of(UCharCategory category) {
                                      : CharClass::other;
 }
 
-bool is_newer(char32_t code) {  // newer than Unicode 16
+bool is_newer_than_16(char32_t code) {  // newer than Unicode 16
   UVersionInfo version;
   u_charAge(static_cast<UChar32>(code), version);
   return version[0] > 16;
@@ -48,7 +48,7 @@ CharClasses::CharClasses() : pages_(1) {
     const CharClass value = class_of(category);
     if (value == CharClass::other) return true;
     for (auto code = static_cast<char32_t>(begin); code < static_cast<char32_t>(end); ++code)
-      if (!is_newer(code)) (*static_cast<decltype(&set)>(to))(code, value);
+      if (!is_newer_than_16(code)) (*static_cast<decltype(&set)>(to))(code, value);
     return true;
   };
   u_enumCharTypes(add_range, &set);

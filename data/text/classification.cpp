@@ -7,7 +7,7 @@
 
 namespace godwit::data {
 
-constexpr int64_t kSpecial = 2;
+constexpr int64_t kClassificationTokens = 2;
 
 ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordPiece& tokenizer,
                                              const ClassificationOptions& options)
@@ -18,12 +18,14 @@ ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordP
       sep_(tokenizer.vocabulary().sep()),
       sentences_(text.sentences.size()),
       labels_(text.labels) {
-  check(length_ > kSpecial, "classification: a length of ", length_, " tokens, expected more than ", kSpecial);
+  check(length_ > kClassificationTokens, "classification: a length of ", length_, " tokens, expected more than ",
+        kClassificationTokens);
   std::atomic<int64_t> cut = 0;
   const auto work = [&](int64_t i) {
     std::vector<int32_t>& ids = sentences_[static_cast<size_t>(i)];
     std::vector<Token> tokens = tokenizer.encode(text.sentences[static_cast<size_t>(i)]);
-    if (std::ssize(tokens) > length_ - kSpecial) tokens.resize(static_cast<size_t>(length_ - kSpecial)), ++cut;
+    if (std::ssize(tokens) > length_ - kClassificationTokens)
+      tokens.resize(static_cast<size_t>(length_ - kClassificationTokens)), ++cut;
     ids.reserve(tokens.size());
     for (const Token& token : tokens) ids.push_back(token.id);
   };
@@ -40,13 +42,13 @@ ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordP
 }
 
 TextDataset::Extent ClassificationDataset::measure(int64_t sample, int64_t) const {
-  return {std::ssize(sentences_[static_cast<size_t>(sample)]) + kSpecial, 0};
+  return {std::ssize(sentences_[static_cast<size_t>(sample)]) + kClassificationTokens, 0};
 }
 
 TextSample ClassificationDataset::read(int64_t sample, int64_t) const {
   const std::vector<int32_t>& ids = sentences_[static_cast<size_t>(sample)];
   TextSample text;
-  text.ids.reserve(ids.size() + kSpecial);
+  text.ids.reserve(ids.size() + kClassificationTokens);
   text.ids.push_back(cls_);
   text.ids.insert(text.ids.end(), ids.begin(), ids.end());
   text.ids.push_back(sep_);

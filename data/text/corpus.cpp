@@ -10,7 +10,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{64} << 30;
+constexpr uint64_t kMostCorpusBytes = uint64_t{64} << 30;
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0'; }
 
@@ -98,7 +98,7 @@ std::pair<Corpus, Corpus> Corpus::hold_out(int64_t every) const {
 
 Corpus read_corpus(const std::string& path, Sentences rule, InvalidUtf8* invalid) {
   check_plain_text(path);
-  std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
+  std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostCorpusBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
   std::string text(utf8_text(bytes, path));
   if (invalid) invalid->add(path, text);

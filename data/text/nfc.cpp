@@ -18,7 +18,7 @@ const UNormalizer2& nfc() {
   return *instance;
 }
 
-bool is_newer(char32_t code) {  // newer than Unicode 9
+bool is_newer_than_9(char32_t code) {  // newer than Unicode 9
   UVersionInfo version;
   u_charAge(static_cast<UChar32>(code), version);
   return version[0] > 9;
@@ -59,7 +59,7 @@ std::string_view normalize_nfc(std::string_view text, std::string& storage) {
   size_t valid = 0;
   for (size_t at = 0; at < text.size();) {
     const CodePoint code = decode_utf8(text, at);
-    if (!code.valid || is_newer(code.value)) {
+    if (!code.valid || is_newer_than_9(code.value)) {
       append_normalized(text.substr(valid, at - valid), storage);
       storage.append(text.substr(at, code.bytes));
       valid = at + code.bytes;

@@ -56,32 +56,32 @@ void PairMerges::apply_short(std::vector<int32_t>& ids) const {
 }
 
 void PairMerges::apply_long(std::vector<int32_t>& ids) const {
-  struct Candidate {
+  struct Merge {
     uint32_t rank, left;                            // index of the left id
     uint64_t pair;  // ids of the pair; if the text has other ids now, the entry is obsolete
-    bool operator<(const Candidate& other) const {  // the top of the queue has the lowest rank, then the leftmost place
+    bool operator<(const Merge& other) const {  // the top of the queue has the lowest rank, then the leftmost place
       return rank != other.rank ? rank > other.rank : left > other.left;
     }
   };
   check(ids.size() < kNoRank, "tokenizer: a word of ", ids.size(), " bytes, expected fewer than 4 GiB");
   const auto size = static_cast<uint32_t>(ids.size());
   std::vector<uint32_t> next(size), previous(size);  // `size` and 0: none
-  std::vector<Candidate> candidates;
-  const auto candidate = [&](uint32_t left) -> Candidate {
+  std::vector<Merge> candidates;
+  const auto candidate = [&](uint32_t left) -> Merge {
     if (next[left] == size) return {kNoRank, left, kNoPair};
     const Slot& slot = find(ids[left], ids[next[left]]);
     return {slot.rank, left, slot.pair};
   };
   for (uint32_t i = 0; i < size; ++i) next[i] = i + 1, previous[i] = i == 0 ? 0 : i - 1;
   for (uint32_t i = 0; i < size; ++i)
-    if (const Candidate c = candidate(i); c.rank != kNoRank) candidates.push_back(c);
-  std::priority_queue<Candidate> queue(std::less<Candidate>(), std::move(candidates));
+    if (const Merge c = candidate(i); c.rank != kNoRank) candidates.push_back(c);
+  std::priority_queue<Merge> queue(std::less<Merge>(), std::move(candidates));
   const auto push = [&](uint32_t left) {
-    if (const Candidate c = candidate(left); c.rank != kNoRank) queue.push(c);
+    if (const Merge c = candidate(left); c.rank != kNoRank) queue.push(c);
   };
   constexpr int32_t kGone = -1;
   while (!queue.empty()) {
-    const Candidate top = queue.top();
+    const Merge top = queue.top();
     queue.pop();
     const uint32_t left = top.left, right = next[left];
     if (ids[left] == kGone || right == size || pair_of(ids[left], ids[right]) != top.pair) continue;

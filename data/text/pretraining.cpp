@@ -12,12 +12,12 @@
 namespace godwit::data {
 namespace {
 
-constexpr int64_t kSpecial = 3;  // [CLS] and two [SEP]
+constexpr int64_t kPretrainingTokens = 3;  // [CLS] and two [SEP]
 constexpr int64_t kBlock = 256;  // sentences per work item
 
 void check_options(const PretrainingOptions& options) {
-  check(options.length >= kSpecial + 2, "pre-training: a length of ", options.length, " tokens, expected at least ",
-        kSpecial + 2);
+  check(options.length >= kPretrainingTokens + 2, "pre-training: a length of ", options.length,
+        " tokens, expected at least ", kPretrainingTokens + 2);
   check(options.masked > 0 && options.masked < 1, "pre-training: masks ", options.masked,
         " of the tokens, expected a number in (0, 1)");
   check(options.max_predictions >= 0, "pre-training: max_predictions ", options.max_predictions,
@@ -30,7 +30,7 @@ void check_options(const PretrainingOptions& options) {
 
 PretrainingDataset::PretrainingDataset(const Corpus& corpus, const WordPiece& tokenizer, PretrainingOptions options)
     : options_(std::move(options)),
-      room_(options_.length - kSpecial),
+      room_(options_.length - kPretrainingTokens),
       pad_(tokenizer.vocabulary().pad()),
       cls_(tokenizer.vocabulary().cls()),
       sep_(tokenizer.vocabulary().sep()),
@@ -146,12 +146,12 @@ int64_t PretrainingDataset::predictions(int64_t tokens) const {
     return std::max<int64_t>(1, std::lround(static_cast<double>(of) * options_.masked));
   };
   const int64_t most = options_.max_predictions > 0 ? options_.max_predictions : share(options_.length);
-  return std::min({share(tokens), most, tokens - kSpecial});
+  return std::min({share(tokens), most, tokens - kPretrainingTokens});
 }
 
 TextDataset::Extent PretrainingDataset::measure(int64_t sample, int64_t epoch) const {
   const Plan made = plan(sample, epoch);
-  const int64_t tokens = made.a.size() + made.b.size() + kSpecial;
+  const int64_t tokens = made.a.size() + made.b.size() + kPretrainingTokens;
   return {tokens, predictions(tokens)};
 }
 
@@ -162,7 +162,7 @@ TextSample PretrainingDataset::read(int64_t sample, int64_t epoch) const {
     text.ids.insert(text.ids.end(), tokens_.begin() + range.begin, tokens_.begin() + range.end);
     text.ids.push_back(sep_);
   };
-  text.ids.reserve(static_cast<size_t>(made.a.size() + made.b.size() + kSpecial));
+  text.ids.reserve(static_cast<size_t>(made.a.size() + made.b.size() + kPretrainingTokens));
   text.ids.push_back(cls_);
   add(made.a);
   text.first = std::ssize(text.ids);

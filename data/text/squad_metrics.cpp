@@ -37,12 +37,12 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-bool is_punctuation(char32_t c) {
+bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
 // Like Python's str.isspace().
-bool is_space(char32_t c) {
+bool is_python_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
@@ -108,8 +108,8 @@ std::string normalize_answer(std::string_view text) {
     UChar32 code;
     U8_NEXT_OR_FFFD(bytes, at, length, code);
     const auto c = static_cast<char32_t>(code);
-    if (is_punctuation(c)) continue;
-    if (is_space(c)) {
+    if (is_ascii_punctuation(c)) continue;
+    if (is_python_space(c)) {
       end_run();
       space = true;
       continue;

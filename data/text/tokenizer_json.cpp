@@ -11,9 +11,9 @@
 namespace godwit::data {
 namespace {
 
-constexpr std::array<const char*, 5> kSpecial{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+constexpr std::array<const char*, 5> kSpecialTokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
-void check_text(const JsonNode& node, const std::string& expected) {
+void check_value(const JsonNode& node, const std::string& expected) {
   check(node.text() == expected, node.where(), "is \"", excerpt(node.text()), "\", expected \"", expected, '"');
 }
 
@@ -24,9 +24,9 @@ void check_boolean(const JsonNode& node, bool expected) {
 using Entries = std::vector<std::pair<std::string, int64_t>>;  // (token, id)
 
 void read_model(const JsonNode& model, Entries* entries) {
-  if (const auto type = model.find("type")) check_text(*type, "WordPiece");  // not written by early versions
-  check_text(model.member("unk_token"), "[UNK]");
-  check_text(model.member("continuing_subword_prefix"), "##");
+  if (const auto type = model.find("type")) check_value(*type, "WordPiece");  // not written by early versions
+  check_value(model.member("unk_token"), "[UNK]");
+  check_value(model.member("continuing_subword_prefix"), "##");
   const JsonNode longest = model.member("max_input_chars_per_word");
   check(longest.integer() == 100, longest.where(), "is ", longest.integer(),
         ", expected 100, as in HuggingFace's BERT tokenizer");
@@ -43,7 +43,7 @@ void read_added_tokens(const JsonNode& list, const JsonNode& vocab, Entries* ent
   list.each([&](const JsonNode& added) {
     const JsonNode content = added.member("content"), id = added.member("id");
     const std::string& token = content.text();
-    check(std::ranges::find(kSpecial, token) != kSpecial.end(), content.where(), "\"", excerpt(token),
+    check(std::ranges::find(kSpecialTokens, token) != kSpecialTokens.end(), content.where(), "\"", excerpt(token),
           "\" is an added token, expected only [PAD] [UNK] [CLS] [SEP] [MASK]");
     for (const char* flag : {"single_word", "normalized"})
       if (const auto value = added.find(flag)) check_boolean(*value, false);
@@ -72,7 +72,7 @@ Vocabulary vocabulary_of(const JsonNode& root, const std::string& path) {
 }
 
 WordPieceOptions read_normalizer(const JsonNode& normalizer) {
-  check_text(normalizer.member("type"), "BertNormalizer");
+  check_value(normalizer.member("type"), "BertNormalizer");
   check_boolean(normalizer.member("clean_text"), true);
   WordPieceOptions options;
   options.lower_case = normalizer.member("lowercase").boolean();
@@ -105,12 +105,12 @@ void check_post_processor(const JsonNode& node, const Vocabulary& vocabulary) {
   if (type.text() == "BertProcessing") {
     for (const auto& [name, token] : {std::pair("cls", "[CLS]"), std::pair("sep", "[SEP]")})
       node.member(name).each([&, i = 0, token = token](const JsonNode& part) mutable {
-        if (i++ == 0) check_text(part, token);
+        if (i++ == 0) check_value(part, token);
         else check_id(part, token, vocabulary);
       });
     return;
   }
-  check_text(type, "TemplateProcessing");
+  check_value(type, "TemplateProcessing");
   check_template(node.member("single"), "[CLS]:0 $A:0 [SEP]:0");
   check_template(node.member("pair"), "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1");
   for (const char* token : {"[CLS]", "[SEP]"}) {
@@ -127,7 +127,7 @@ TokenizerJson read_tokenizer_json(const std::string& path) {
   const JsonFile file(path, "a tokenizer.json");
   const JsonNode root = file.root();
   TokenizerJson tokenizer{vocabulary_of(root, path), read_normalizer(root.member("normalizer"))};
-  check_text(root.member("pre_tokenizer").member("type"), "BertPreTokenizer");
+  check_value(root.member("pre_tokenizer").member("type"), "BertPreTokenizer");
   if (const auto around = root.find("post_processor")) check_post_processor(*around, tokenizer.vocabulary);
   return tokenizer;
 }

@@ -11,7 +11,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr std::string_view kContinuation = "##";
+constexpr std::string_view kContinues = "##";
 template <class F>
 void each_char(std::string_view word, F&& f) {
   for (size_t at = 0; at < word.size();) {
@@ -52,7 +52,7 @@ PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTra
     });
   }
   const auto name = [](char32_t code, bool first) {
-    std::string token(first ? "" : kContinuation);
+    std::string token(first ? "" : kContinues);
     append_utf8(token, code);
     return token;
   };
@@ -71,7 +71,7 @@ PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTra
       first = false;
     });
   }
-  return PairTrainer(std::move(tokens), std::move(pieces), kContinuation.size());
+  return PairTrainer(std::move(tokens), std::move(pieces), kContinues.size());
 }
 
 }  // namespace

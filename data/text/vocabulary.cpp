@@ -10,7 +10,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostVocabularyBytes = uint64_t{1} << 30;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ int32_t Vocabulary::special(std::string_view token) const {
 }
 
 Vocabulary read_vocabulary(const std::string& path) {
-  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one token a line)", kMostBytes);
+  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one token a line)", kMostVocabularyBytes);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> tokens;
   for (size_t at = 0; at < text.size();) {

@@ -13,7 +13,7 @@
 namespace godwit::data {
 namespace {
 
-constexpr uint64_t kMostBytes = (uint64_t{1} << 32) - 1;  // BasicTokenizer takes less than 4 GiB
+constexpr uint64_t kMostTextBytes = (uint64_t{1} << 32) - 1;  // BasicTokenizer takes less than 4 GiB
 constexpr std::string_view kBlank = " \t\v\f\r\n";
 
 // Calls f(line) for each line, without its line break. The last line may lack a line break.
@@ -64,7 +64,7 @@ void WordText::each_word(const std::function<void(std::string_view, int64_t)>& f
 
 WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* invalid) {
   check_plain_text(path);
-  const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostBytes);
+  const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostTextBytes);
   const std::string_view text = utf8_text(bytes, path);
   if (invalid) invalid->add(path, text);
   return {.text = std::string(text), .name = path, .split = split};
@@ -102,7 +102,7 @@ WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
 }
 
 WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invalid) {
-  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostBytes);
+  const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostTextBytes);
   const std::string_view text = utf8_text(bytes, path);
   if (invalid) invalid->add(path, text);
   std::vector<std::string> words;

@@ -5,7 +5,7 @@
 namespace godwit {
 namespace {
 
-int64_t grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
+int64_t attention_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
 }  // namespace
 
@@ -14,7 +14,7 @@ void split_qkv(Cpu, const Tensor& qkv, const Tensor& q, const Tensor& k, const T
   dispatch_float(qkv.dtype(), "split_qkv", [&]<class T>() {
     const T* from = qkv.data<T>();
     T *to_q = q.data<T>(), *to_k = k.data<T>(), *to_v = v.data<T>();
-    parallel_for(qkv.dim(0), grain(3 * width), [=](int64_t begin, int64_t end) {
+    parallel_for(qkv.dim(0), attention_grain(3 * width), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* in = from + row * 3 * width;
         std::copy_n(in, width, to_q + row * width);

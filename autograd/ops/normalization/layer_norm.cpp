@@ -14,7 +14,7 @@ constexpr int64_t kRows = 32;
 
 int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
-void check_arguments(const char* operation, const Var& x, const Var& gamma, const Var& beta, double eps) {
+void check_layer_norm(const char* operation, const Var& x, const Var& gamma, const Var& beta, double eps) {
   check(x.shape().rank() == 2 && x.dim(1) > 0, operation, ": x must be [n, width], got ", x.shape());
   const DType type = compute_dtype(x.dtype());
   for (const auto& [name, parameter] : {std::pair{"gamma", gamma.value()}, {"beta", beta.value()}})
@@ -144,13 +144,13 @@ void layer_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor
 namespace ops {
 
 Var layer_norm(const Var& x, const Var& gamma, const Var& beta, double eps) {
-  check_arguments("layer_norm", x, gamma, beta, eps);
+  check_layer_norm("layer_norm", x, gamma, beta, eps);
   return normalize(x, Var(), gamma, beta, eps);
 }
 
 Var add_layer_norm(const Var& x, const Var& residual, const Var& gamma, const Var& beta, double eps) {
   check_like(residual.value(), x.value(), "add_layer_norm", "residual");
-  check_arguments("add_layer_norm", x, gamma, beta, eps);
+  check_layer_norm("add_layer_norm", x, gamma, beta, eps);
   return normalize(x, residual, gamma, beta, eps);
 }
 

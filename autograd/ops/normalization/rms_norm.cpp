@@ -8,9 +8,9 @@ namespace godwit {
 namespace {
 
 // Rows per block. The gradient of gamma is summed in compute_t within a block and in float64 over the blocks.
-constexpr int64_t kRows = 32;
+constexpr int64_t kBlock = 32;
 
-int64_t row_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
+int64_t rms_grain(int64_t width) { return std::max<int64_t>(1, (1 << 14) / (width + 1)); }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void rms_norm_forward(Cpu, const Tensor& x, const Tensor& gamma, double eps, con
     T* out = y.data<T>();
     C* inverses = inv_rms.data<C>();
     const C share = C(1) / static_cast<C>(width), margin = static_cast<C>(eps);
-    compute_for(x.dim(0), row_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    compute_for(x.dim(0), rms_grain(width), [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) {
         const T* row = all + i * width;
         T* to = out + i * width;
@@ -39,7 +39,7 @@ void rms_norm_forward(Cpu, const Tensor& x, const Tensor& gamma, double eps, con
 // With x̂ = x · inv_rms and g = dy · gamma: dx = inv_rms · (g - x̂ · mean(g · x̂)), d_gamma = Σ dy · x̂.
 void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& inv_rms, const Tensor& dy,
                        const Tensor& dx, const Tensor& d_gamma) {
-  const int64_t n = x.dim(0), width = x.dim(1), blocks = (n + kRows - 1) / kRows;
+  const int64_t n = x.dim(0), width = x.dim(1), blocks = (n + kBlock - 1) / kBlock;
   dispatch_float(x.dtype(), "rms_norm", [&]<class T>() {
     using C = compute_t<T>;
     const Tensor partial = Tensor::zeros({blocks, width}, dtype_of<C>);
@@ -48,10 +48,10 @@ void rms_norm_backward(Cpu, const Tensor& x, const Tensor& gamma, const Tensor& 
     C* sums = partial.data<C>();
     T* to = dx.data<T>();
     const C share = C(1) / static_cast<C>(width);
-    compute_for(blocks, std::max<int64_t>(1, row_grain(width) / kRows), [=](int64_t begin, int64_t end) GODWIT_INLINE {
-      for (int64_t i = begin * kRows; i < std::min(n, end * kRows); ++i) {
+    compute_for(blocks, std::max<int64_t>(1, rms_grain(width) / kBlock), [=](int64_t begin, int64_t end) GODWIT_INLINE {
+      for (int64_t i = begin * kBlock; i < std::min(n, end * kBlock); ++i) {
         const T *row = all + i * width, *in = from + i * width;
-        C* by_gamma = sums + i / kRows * width;
+        C* by_gamma = sums + i / kBlock * width;
         const C inv = inverses[i];
         GODWIT_IN_PLACE
         for (int64_t c = 0; c < width; ++c) by_gamma[c] += C(in[c]) * (C(row[c]) * inv);

@@ -10,7 +10,7 @@ detail::AdaptiveWindows<int64_t> windows(const Tensor& x, const Tensor& y) {
   return {{x.dim(1), y.dim(1)}, {x.dim(2), y.dim(2)}, x.dim(3)};
 }
 
-int64_t grain(int64_t row) { return std::max<int64_t>(1, (1 << 12) / std::max<int64_t>(row, 1)); }
+int64_t pool_grain(int64_t row) { return std::max<int64_t>(1, (1 << 12) / std::max<int64_t>(row, 1)); }
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void adaptive_avg_pool2d_forward(Cpu, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "adaptive_avg_pool2d", [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    parallel_for(y.dim(0) * out_h, grain(out_w * c), [=](int64_t begin, int64_t end) {
+    parallel_for(y.dim(0) * out_h, pool_grain(out_w * c), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t i = 0; i < out_w * c; ++i)
           to[row * out_w * c + i] = static_cast<T>(w.mean(from + row / out_h * image + i % c, row % out_h, i / c));
@@ -34,7 +34,7 @@ void adaptive_avg_pool2d_backward(Cpu, const Tensor& dy, const Tensor& dx) {
   dispatch_float(dy.dtype(), "adaptive_avg_pool2d", [&]<class T>() {
     const T* from = dy.data<T>();
     T* to = dx.data<T>();
-    parallel_for(dx.dim(0) * in_h, grain(in_w * c), [=](int64_t begin, int64_t end) {
+    parallel_for(dx.dim(0) * in_h, pool_grain(in_w * c), [=](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
         for (int64_t i = 0; i < in_w * c; ++i)
           to[row * in_w * c + i] = static_cast<T>(w.spread(from + row / in_h * image + i % c, row % in_h, i / c));

@@ -10,7 +10,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;  // minimum number of values per thread
+constexpr int64_t kHalfGrain = 1 << 16;  // minimum number of values per thread
 
 template <class F>
 void dispatch_half(DType dtype, const char* operation, F&& f) {
@@ -28,7 +28,7 @@ Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation) {
     const float* from = x.data<float>();
     T* to = result.data<T>();
     std::atomic<bool> lost{false};
-    vector_for(x.numel(), kGrain, [=, &lost](int64_t begin, int64_t end) GODWIT_INLINE {
+    vector_for(x.numel(), kHalfGrain, [=, &lost](int64_t begin, int64_t end) GODWIT_INLINE {
       uint32_t any = 0;
       for (int64_t i = begin; i < end; ++i) {
         to[i] = T(from[i]);
@@ -54,7 +54,7 @@ void from_half(Cpu, const Tensor& halves, const Tensor& x) {
   dispatch_half(halves.dtype(), "from_half", [&]<class T>() {
     const T* from = halves.data<T>();
     float* to = x.data<float>();
-    vector_for(x.numel(), kGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
+    vector_for(x.numel(), kHalfGrain, [=](int64_t begin, int64_t end) GODWIT_INLINE {
       for (int64_t i = begin; i < end; ++i) to[i] = from[i];
     });
   });
@@ -67,7 +67,7 @@ void mean_of_halves(Cpu, const Tensor& parts, int divisor, const Tensor& mean) {
   dispatch_half(mean.dtype(), "mean_of_halves", [&]<class T>() {
     const T* from = parts.data<T>();
     T* to = mean.data<T>();
-    vector_for(n, kGrain, [=, by = static_cast<float>(divisor)](int64_t begin, int64_t end) GODWIT_INLINE {
+    vector_for(n, kHalfGrain, [=, by = static_cast<float>(divisor)](int64_t begin, int64_t end) GODWIT_INLINE {
       constexpr int64_t kBlock = 2048;
       std::array<float, kBlock> sum;
       for (int64_t at = begin; at < end; at += kBlock) {
