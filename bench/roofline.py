@@ -3,8 +3,8 @@
 
   bench/roofline.py [MODEL…] [--batch N] [--kernels]
 
-Models: resnet50, bert_base, gpt2. Prints Markdown: for each model, the time of a step on each GPU; with --kernels, also
-every group of kernels. All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at
+Models: resnet18, resnet50, vgg16_bn, vit_b_16, bert_base, lstm_large, gpt2, llama3_1b. Prints Markdown: for each model,
+the time of a step on each GPU; with --kernels, also every group of kernels. All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at
 assumed fractions of the published peaks, plus a pause until the next kernel starts. Memory traffic counts each array
 once per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
 
@@ -21,6 +21,7 @@ import predict_models  # noqa: E402
 # Published peaks of the SXM modules: dense bfloat16 tensor-core operations and bytes per second. NVIDIA's data sheets:
 # A100 80GB (June 2021), H100 (2023), H200 (2024).
 GPUS = {"A100": (312e12, 2.039e12), "H100": (989.4e12, 3.35e12), "H200": (989.4e12, 4.8e12)}
+MOMENTUM, ADAMW, SGD = 20, 28, 12  # bytes per parameter that an update reads and writes: x, g, and the states m and v
 # Assumed fractions of the peaks. Attention on Hopper: measured by bench_attention on an H200. On an A100: scaled by the
 # number and clock of the multiprocessors.
 LIBRARY, MEMORY, PAUSE = 0.6, 0.8, 2e-6
@@ -73,63 +74,100 @@ class Step:
         self.traffic("batch norm gradients of the parameters", elements, 4 if residual else 2, launches=2)
         self.traffic("batch norm gradient of the input", elements, 3)
 
-    def attention(self, batch, tokens, width, causal=False, heads=12, dropout=False):
+    def attention(self, batch, tokens, width, causal=False, heads=12, dropout=False, keys=None):
         """Forward has two products, backward seven: the scores are computed three times and never written. With
-        dropout, a kernel draws one bit per probability, which the kernels with products read."""
+        dropout, a kernel draws one bit per probability, which the kernels with products read. keys: width of the keys
+        and of the values, if they have fewer heads."""
         product, rows = 2 * batch * tokens * tokens * width / (2 if causal else 1), HALF * batch * tokens * width
+        shared = rows * (keys or width) / width
         sums = FULL * batch * heads * tokens  # log sums; the kernel per query writes two values per query
         bits = batch * heads * tokens * tokens / 8 / (2 if causal else 1) if dropout else 0
         if dropout:
             self.add("attention dropout", bits)
-        self.add("attention forward", 4 * rows + sums + bits, 2 * product, attention=True, forward=True)
+        self.add("attention forward", 2 * rows + 2 * shared + sums + bits, 2 * product, attention=True, forward=True)
         self.add("attention values per query", 2 * rows + 3 * sums)
-        self.add("attention gradient of the queries", 5 * rows + 2 * sums + bits, 3 * product, attention=True)
-        self.add("attention gradients of keys and values", 6 * rows + 2 * sums + bits, 4 * product, attention=True)
+        self.add("attention gradient of the queries", 3 * rows + 2 * shared + 2 * sums + bits, 3 * product, attention=True)
+        self.add("attention gradients of keys and values", 2 * rows + 4 * shared + 2 * sums + bits, 4 * product, attention=True)
 
     def optimizer(self, bytes_per_parameter):
         """One kernel per bucket of 25 MiB, which also writes the parameters in bfloat16."""
         self.add("optimizer", (bytes_per_parameter + HALF) * self.parameters, launches=-(-FULL * self.parameters // (25 << 20)))
 
 
-def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, data=True):
+def conv(step, batch, inputs, outputs, kernel, side, stride=1, residual=False, data=True, bias=False, norm=True):
     """A convolution to side × side pixels, and its batch norm."""
     weights, x, y = outputs * kernel**2 * inputs, batch * (side * stride) ** 2 * inputs, batch * side**2 * outputs
     operations = 2 * batch * side**2 * weights
-    step.parameters += weights + 2 * outputs
+    step.parameters += weights + (bias + 2 * norm) * outputs
     step.add("convolution forward", HALF * (x + y + weights), operations, forward=True)
     if data:
         step.add("convolution gradient of the input", HALF * (x + y + weights), operations)
     step.add("convolution gradient of the filters", HALF * (x + y) + FULL * weights, operations)
-    step.batch_norm(y, residual)
+    if bias:
+        step.traffic("convolution bias", y, 2)
+        step.traffic("convolution gradient of the bias", y, 1, launches=2)
+    if norm:
+        step.batch_norm(y, residual)
 
 
-def resnet50(batch):
+def resnet(name, blocks, bottleneck, batch):
     step = Step()
     conv(step, batch, 3, 64, 7, 112, 2, data=False)
     step.traffic("max pooling", batch * 64 * (112 * 112 + 1.5 * 56 * 56), 2, launches=2)
     channels, side = 64, 56
-    for stage, blocks in enumerate((3, 4, 6, 3)):
+    for stage, count in enumerate(blocks):
         width = 64 << stage
-        for block in range(blocks):
+        outputs = 4 * width if bottleneck else width
+        for block in range(count):
             stride = 2 if stage > 0 and block == 0 else 1
             before, side = side, side // stride
-            conv(step, batch, channels, width, 1, before)
-            conv(step, batch, width, width, 3, side, stride)
-            conv(step, batch, width, 4 * width, 1, side, residual=True)
-            if block == 0:
-                conv(step, batch, channels, 4 * width, 1, side, stride)
+            if bottleneck:
+                conv(step, batch, channels, width, 1, before)
+                conv(step, batch, width, width, 3, side, stride)
+                conv(step, batch, width, outputs, 1, side, residual=True)
+            else:
+                conv(step, batch, channels, width, 3, side, stride)
+                conv(step, batch, width, width, 3, side, residual=True)
+            if channels != outputs or stride > 1:
+                conv(step, batch, channels, outputs, 1, side, stride)
             step.traffic("sums of two gradients", batch * before**2 * channels, 3)
-            channels = 4 * width
+            channels = outputs
     step.traffic("average pooling", batch * channels * side * side, 1, launches=2)
-    step.product("linear", batch, channels, 1000)
-    step.parameters += 1001 * channels - channels + 1000
-    step.optimizer(5 * FULL)  # SGD with momentum reads x, m and g, and writes x and m
-    return step, predict_models.model("resnet50"), batch
+    linear(step, batch, channels, 1000)
+    step.optimizer(MOMENTUM)
+    return step, predict_models.model(name), batch
 
 
-def linear(step, m, inputs, outputs, adds=False):
+def resnet18(batch):
+    return resnet("resnet18", (2, 2, 2, 2), False, batch)
+
+
+def resnet50(batch):
+    return resnet("resnet50", (3, 4, 6, 3), True, batch)
+
+
+def vgg16_bn(batch):
+    step, channels, side = Step(), 3, 224
+    for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            conv(step, batch, channels, width, 3, side, data=channels > 3, bias=True)
+            channels = width
+        step.traffic("max pooling", batch * channels * 1.375 * side**2, 2, launches=2)
+        side //= 2
+    features = channels * side**2
+    step.traffic("average pooling and transposition", batch * features, 4, launches=4)
+    for inputs, outputs in ((features, 4096), (4096, 4096)):
+        linear(step, batch, inputs, outputs)
+        step.traffic("ReLU", batch * outputs, 4, launches=2)
+        step.traffic("dropout", batch * outputs, 4, launches=2)
+    linear(step, batch, 4096, 1000)
+    step.optimizer(MOMENTUM)
+    return step, predict_models.model("vgg16_bn"), batch
+
+
+def linear(step, m, inputs, outputs, adds=False, bias=True):
     step.product("linear", m, inputs, outputs, adds=adds)
-    step.parameters += (inputs + 1) * outputs
+    step.parameters += (inputs + bias) * outputs
 
 
 def mlp(step, m, width, adds=False):
@@ -155,8 +193,53 @@ def bert_base(batch, tokens=384, width=768):
             step.layer_norm(m * width, residual=True)
             step.parameters += 2 * width
     linear(step, m, width, 2)
-    step.optimizer(7 * FULL)  # AdamW reads x, m, v and g, and writes x, m and v
+    step.optimizer(ADAMW)
     return step, predict_models.model("bert_base"), batch
+
+
+def vit_b_16(batch, width=768):
+    step, m = Step(), batch * 197
+    conv(step, batch, 3, width, 16, 14, 16, data=False, bias=True, norm=False)
+    step.parameters += 198 * width + 2 * width
+    step.traffic("class token and positions", m * width, 4, launches=4)
+    for _ in range(12):
+        for _ in range(2):
+            step.layer_norm(m * width, residual=False)
+            step.parameters += 2 * width
+            step.traffic("residual sums", m * width, 3)
+            step.traffic("sums of two gradients", m * width, 3)
+        linear(step, m, width, 3 * width)
+        step.attention(batch, 197, width)
+        linear(step, m, width, width)
+        mlp(step, m, width)
+    step.traffic("selection of the class token", m * width, 1, launches=2)
+    step.layer_norm(batch * width, residual=False)
+    linear(step, batch, width, 1000)
+    step.optimizer(ADAMW)
+    return step, predict_models.model("vit_b_16"), batch
+
+
+def lstm_large(batch, time=35, width=1500, words=10000):
+    """Two layers, with dropout before, between and after them. The products of a step follow each other."""
+    step, m, cells = Step(), batch * time, batch * width
+    step.parameters = words * width
+    step.add("embedding", FULL * m * width * 2 + FULL * words * width, launches=3)
+    for _ in range(2):
+        linear(step, m, width, 4 * width)
+        recurrent, operations = HALF * (5 * cells + 4 * width * width), 8 * cells * width
+        for _ in range(time):
+            step.add("recurrent product forward", recurrent, operations, forward=True)
+            step.add("cells forward", (13 * HALF + 2 * FULL) * cells)
+            step.add("cells backward", (10 * HALF + 4 * FULL) * cells)
+        for _ in range(time - 1):
+            step.add("recurrent product gradient of h", recurrent, operations)
+        step.add("recurrent product gradient of the weights", HALF * 5 * m * width + FULL * 4 * width * width, 8 * m * width * width)
+        step.parameters += 4 * width * (width + 1)  # a second bias
+    step.traffic("dropout", m * width, 12, launches=6)
+    linear(step, m, width, words)
+    step.add("cross entropy", (HALF + 3 * FULL) * m * words + (FULL + HALF) * m * words, launches=4)  # with casts to float32
+    step.optimizer(SGD)
+    return step, predict_models.model("lstm_large"), batch
 
 
 def gpt2(batch, tokens=1024, width=768, words=50257):
@@ -166,26 +249,62 @@ def gpt2(batch, tokens=1024, width=768, words=50257):
     step.add("embedding", FULL * m * width * 9, launches=9)
     step.layer_norm(m * width, residual=False)
     for _ in range(12):
-        step.layer_norm(m * width, residual=True)
-        step.layer_norm(m * width, residual=True)
-        step.parameters += 4 * width
+        for _ in range(2):
+            step.layer_norm(m * width, residual=False)
+            step.parameters += 2 * width
+            step.traffic("residual sums", m * width, 3)
+            step.traffic("sums of two gradients", m * width, 3)
         linear(step, m, width, 3 * width)
         step.attention(batch, tokens, width, causal=True)
         linear(step, m, width, width)
         mlp(step, m, width)
-        step.traffic("sums of two gradients", m * width, 3 * 2, launches=2)
-    # The logits are computed in parts, and a second time for the gradients (autograd/ops/linear_cross_entropy.h).
+    output_layer(step, m, width, words)
+    step.optimizer(ADAMW)
+    return step, predict_models.model("gpt2"), batch
+
+
+def output_layer(step, m, width, words):
+    """The logits are computed in parts, and a second time for the gradients (autograd/ops/linear_cross_entropy.h)."""
     parts, logits, operations = 14, m * words, 2 * m * width * words
     step.product("output layer", m, width, words)
     step.add("output layer logits, again", HALF * logits, operations, launches=parts)
     step.add("output layer sums of the parts", 2 * FULL * parts * m * width, launches=0)  # of the gradient of its input
     step.add("cross entropy", HALF * 3 * logits, launches=2 * parts)
-    step.optimizer(7 * FULL)
-    return step, predict_models.model("gpt2"), batch
 
 
-MODELS = {"resnet50": (resnet50, 256, "images of 224 × 224"), "bert_base": (bert_base, 32, "texts of 384 tokens"),
-          "gpt2": (gpt2, 8, "texts of 1,024 tokens")}
+def llama3_1b(batch, tokens=2048, width=2048, inner=8192, heads=32, kv_heads=8, words=128256):
+    """RMSNorm moves the bytes of layer norm without a residual."""
+    step, m, keys = Step(), batch * tokens, width * kv_heads // heads
+    step.parameters = words * width + width
+    step.add("embedding", FULL * m * width * 4, launches=4)
+    for _ in range(16):
+        for _ in range(2):
+            step.layer_norm(m * width, residual=False)
+            step.parameters += width
+            step.traffic("residual sums", m * width, 3)
+            step.traffic("sums of two gradients", m * width, 3)
+        for i, outputs in enumerate((width, keys, keys)):
+            linear(step, m, width, outputs, adds=i > 0, bias=False)
+        step.traffic("rotary positions", m * (width + keys), 4, launches=4)
+        step.attention(batch, tokens, width, causal=True, heads=heads, keys=keys)
+        linear(step, m, width, width, bias=False)
+        for i in range(2):
+            linear(step, m, width, inner, adds=i > 0, bias=False)
+        step.traffic("SwiGLU forward", m * inner, 3)
+        step.traffic("SwiGLU gradients", m * inner, 7, launches=2)
+        linear(step, m, inner, width, bias=False)
+    step.layer_norm(m * width, residual=False)
+    output_layer(step, m, width, words)
+    step.optimizer(ADAMW)
+    return step, predict_models.model("llama3_1b", tokens), batch
+
+
+IMAGES = "images of 224 × 224"
+MODELS = {"resnet18": (resnet18, 256, IMAGES), "resnet50": (resnet50, 256, IMAGES), "vgg16_bn": (vgg16_bn, 64, IMAGES),
+          "vit_b_16": (vit_b_16, 128, IMAGES), "bert_base": (bert_base, 32, "texts of 384 tokens"),
+          "lstm_large": (lstm_large, 20, "windows of 35 words"), "gpt2": (gpt2, 8, "texts of 1,024 tokens"),
+          "llama3_1b": (llama3_1b, 4, "texts of 2,048 tokens")}
+CAUSAL = ("gpt2", "llama3_1b")
 
 
 def check(name, step, layers, batch):
@@ -193,7 +312,7 @@ def check(name, step, layers, batch):
     parameters = predict_models.parameters(layers)
     operations = sum(layer.flops for layer in layers) * batch
     ours = sum(k.operations for k in step.kernels if k.forward)
-    if name == "gpt2":  # tools/predict_models.py counts masked scores
+    if name in CAUSAL:  # tools/predict_models.py counts masked scores
         ours += sum(k.operations for k in step.kernels if k.forward and k.attention)
     if step.parameters != parameters or abs(ours / operations - 1) > 1e-9:
         sys.exit(f"roofline: {name} has {step.parameters} parameters and {ours:.0f} forward operations; "
