@@ -70,7 +70,8 @@ void* Pool::allocate(int64_t bytes) {
   const auto block = bytes <= kAddressSpace ? take(rounded(bytes, alignment_)) : blocks_.end();
   if (block == blocks_.end()) [[unlikely]]
     fail("out of memory: ", bytes, " bytes requested, ", stats_.bytes_in_use, " in use by this rank", source_->state(),
-         "; lower --batch or the number of ranks on this ", device_.is_cuda() ? "GPU" : "machine");
+         "; lower --batch or the number of ranks on this ", device_.is_cuda() ? "GPU" : "machine",
+         ", or choose a smaller model");
   const int64_t size = rounded(bytes, alignment_);
   if (block->second.bytes > size) {  // the remainder stays free
     const auto rest = blocks_.emplace_hint(std::next(block), block->first + size,

@@ -107,10 +107,11 @@ TEST_F(CudaBadInput, OutOfMemoryErrorsStateFreeMemoryAndARemedy) {
   on_gpu([] { Tensor({1 << 20}, DType::u8); });
   emulated::total_bytes = emulated::used_bytes() + (16 << 20);
   on_gpu([] {
-    EXPECT_THAT(error_of([] { Tensor({100 << 20}, DType::u8); }),
-                ::testing::AllOf(HasSubstr("out of memory: 104857600 bytes requested"),
-                                 ::testing::ContainsRegex(", [0-9]+ free of [0-9]+"),
-                                 HasSubstr(" on cuda:0; lower --batch or the number of ranks on this GPU")));
+    EXPECT_THAT(
+        error_of([] { Tensor({100 << 20}, DType::u8); }),
+        ::testing::AllOf(
+            HasSubstr("out of memory: 104857600 bytes requested"), ::testing::ContainsRegex(", [0-9]+ free of [0-9]+"),
+            HasSubstr(" on cuda:0; lower --batch or the number of ranks on this GPU, or choose a smaller model")));
   });
   // The context's first segment of 8 MiB leaves nothing for cuDNN.
   emulated::total_bytes = emulated::used_bytes() + (8 << 20) + 1000;

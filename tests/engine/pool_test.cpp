@@ -161,7 +161,8 @@ TEST(Pool, AllocatesFromAnySource) {
     EXPECT_EQ(left, 4 * kMiB) << "the free first segment was released to make room";
     EXPECT_THAT(error_of([&] { pool.allocate(5 * kMiB); }),
                 testing::AllOf(testing::HasSubstr("5242880 bytes requested, 37748736 in use"),
-                               testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU")));
+                               testing::HasSubstr("4194304 free; lower --batch or the number of ranks on this GPU, or "
+                                                  "choose a smaller model")));
     pool.release(large, 36 * kMiB);
   }
   EXPECT_EQ(left, 40 * kMiB);

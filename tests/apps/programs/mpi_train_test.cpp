@@ -305,7 +305,8 @@ TEST_F(MpiTrain, ARankWithoutMemoryEndsAllRanks) {
       mpirun(2, program + " : -np 1 " + faulty_system("FAULTY_MEMORY=1000000") + program, folder_);
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   EXPECT_TRUE(outcome.says("rank 2: tensor [")) << outcome.err;
-  EXPECT_TRUE(outcome.says("in use by this rank; lower --batch or the number of ranks on this machine\n"))
+  EXPECT_TRUE(outcome.says("in use by this rank; lower --batch or the number of ranks on this machine, or choose a "
+                           "smaller model\n"))
       << outcome.err;
   EXPECT_LT(outcome.seconds, 30);
 }
