@@ -41,16 +41,46 @@ def all_to_all(c, group, size):
     return pairwise(c, group, size / ranks(c, group))
 
 
+FEW = 16 << 10  # bytes; Transfer::kFew of comm/transport/transfer_mpi.h
+
+
+def in_rounds(c, group, size):
+    """Like pairwise(), but in log2 n rounds. In round i, a rank sends up to 2^i parts of `size` bytes to the rank at
+    distance 2^i."""
+    seconds, distance, all_ranks = 0, 1, ranks(c, group)
+    while distance < all_ranks:
+        parts = min(distance, all_ranks - distance) * size
+        near = group == "intra" or group == "world" and (distance < c.workers or c.nodes == 1)
+        far = {"world": min(distance, c.workers) if c.nodes > 1 else 0, "intra": 0, "inter": c.workers}[group]
+        seconds += max(near * (c.intra.latency + parts / c.intra.rate), far * (c.inter.latency + parts / c.inter.rate))
+        distance *= 2
+    return seconds
+
+
+def fits_rounds(c, group, size):
+    return ranks(c, group) // 2 * size <= FEW
+
+
 def all_gather(c, group, size):
-    """size: bytes of a rank's output; in reduce_scatter, of a rank's input."""
+    """size: bytes of a rank's output."""
+    part = size / ranks(c, group)
+    if c.nccl:
+        return through_nodes(c, group, part)
+    return (in_rounds if ranks(c, group) > 4 and fits_rounds(c, group, part) else pairwise)(c, group, part)
+
+
+def reduce_scatter(c, group, size):
+    """size: bytes of a rank's input."""
     return (through_nodes if c.nccl else pairwise)(c, group, size / ranks(c, group))
 
 
-reduce_scatter = all_gather
-
-
 def all_reduce(c, group, size):
-    return reduce_scatter(c, group, size) + all_gather(c, group, size)
+    """Over MPI, in one round (an all-gather) or in two, as in MpiGroup::do_all_reduce."""
+    count, two = ranks(c, group), 2 * reduce_scatter(c, group, size)
+    if c.nccl or count * size > 64 << 10:
+        return two
+    one = all_gather(c, group, count * size)
+    return one if count * size <= 8 << 10 or count >= 16 and fits_rounds(c, group, size) else min(one, two)
 
 
 # --- Methods ---

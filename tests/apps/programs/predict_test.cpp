@@ -76,17 +76,50 @@ TEST_F(Predict, CountsTheParametersOfLargeModels) {
         << name;
 }
 
-// Dense: every rank sends a quarter of each bucket to 3 others, twice. Birder sends 1/32 of that.
+// Dense: every rank sends a quarter of each bucket to 3 others, twice, or if this is faster, a small bucket to 3 others.
+// Birder sends 1/32 of that.
 TEST_F(Predict, WithoutComputationAStepIsTheTimeOfTheLink) {
   const json all = predicted(kResNet + std::string("--step-ms 1e-9 --bandwidth 800mbit") + kLinkOnly);
   double dense = 0, birder = 0;
   for (const json& bucket : all["buckets"]) {
     const double padded = std::ceil(bucket["values"].get<double>() / 128) * 128;
-    dense += 2 * 3 * (100e-6 + padded / 4 * 4 / 50e6);
+    const double two_rounds = 2 * 3 * (100e-6 + padded / 4 * 4 / 50e6), one_round = 3 * (100e-6 + padded * 4 / 50e6);
+    dense += 4 * padded * 4 <= 64 << 10 ? std::min(one_round, two_rounds) : two_rounds;
     birder += 2 * 3 * (100e-6 + padded / 4 / 8 / 50e6);
   }
   EXPECT_NEAR(all["results"][0]["seconds"].get<double>(), dense, 1e-6 * dense);
   EXPECT_NEAR(all["results"][1]["seconds"].get<double>(), birder, 1e-6 * birder);
+}
+
+// A link without limit, on which every message takes 100 µs. An all-gather takes 6 rounds if the parts of 32 nodes have
+// at most 16 KiB, and an all-to-all always 63 messages.
+TEST_F(Predict, SmallAllGathersTakeFewRounds) {
+  const json all = predicted(kResNet + std::string("--step-ms 1e-9 --kernels 1e15 --bandwidth unlimited --latency 100 "
+                                                   "--nodes 64 --methods birder"));
+  int small = 0;
+  double expected = 0;
+  for (const json& bucket : all["buckets"]) {
+    const double padded = std::ceil(bucket["values"].get<double>() / 2048) * 2048;
+    const bool in_rounds = padded / 8 / 64 * 32 <= 16 << 10;
+    small += in_rounds;
+    expected += 100e-6 * (63 + (in_rounds ? 6 : 63));
+  }
+  EXPECT_GT(small, 0);
+  EXPECT_LT(small, std::ssize(all["buckets"]));
+  EXPECT_NEAR(all["results"][0]["seconds"].get<double>(), expected, 1e-6 * expected);
+}
+
+// With two workers per node, 1 + 2 + 2 + 2 messages leave a node in the 4 rounds of 16 ranks.
+TEST_F(Predict, WorkersShareTheLinkInRounds) {
+  const json all = predicted(
+      "--model resnet18 --batch 1 --step-ms 1e-9 --kernels 1e15 --bandwidth unlimited --latency 100 --intra-latency 0 "
+      "--intra-bandwidth unlimited --nodes 8 --workers-per-node 2 --methods birder_naive");
+  double expected = 0;
+  for (const json& bucket : all["buckets"]) {
+    const double padded = std::ceil(bucket["values"].get<double>() / 512) * 512;
+    expected += 100e-6 * (padded / 8 * 8 <= 16 << 10 ? 7 : 2 * 14);
+  }
+  EXPECT_NEAR(all["results"][0]["seconds"].get<double>(), expected, 1e-6 * expected);
 }
 
 TEST_F(Predict, AnUnlimitedLinkCostsNothing) {
