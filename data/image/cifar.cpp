@@ -35,7 +35,7 @@ void append(const Version& version, const std::string& path, RawImages& dataset)
   const size_t record = version.label_bytes + kChannels * kPlane, count = bytes.size() / record;
   check(!bytes.empty(), path, ": is empty");
   check(bytes.size() % record == 0, path, ": ", bytes.size(), " bytes are not a whole number of CIFAR-",
-        version.classes, " records of ", record, " bytes; the file is incomplete or damaged");
+        version.classes, " records of ", record, " bytes; the file is truncated or damaged");
   const size_t first = dataset.labels.size();
   dataset.pixels.resize((first + count) * kChannels * kPlane);
   uint8_t* to = dataset.pixels.data() + first * kChannels * kPlane;

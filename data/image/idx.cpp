@@ -56,7 +56,7 @@ Idx read_idx(const std::string& path) {
   std::vector<uint8_t> bytes = read_beginning(path, "an IDX file", used + total + 1);
   const uint64_t found = bytes.size() - std::min(bytes.size(), used);
   check(found >= total, path, ": the header specifies ", product(idx.extents), " bytes, the file has ", found,
-        "; the file is incomplete");
+        "; the file is truncated");
   check(found == total, path, ": more data follows the ", product(idx.extents), " = ", total,
         " bytes given by the header");
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));
