@@ -290,8 +290,8 @@ TEST_F(MpiTrain, AKilledRankIsNamedAndEndsAllRanks) {
 // Rank 0 writes. The other ranks wait longer for a writing rank than for an unresponsive one.
 TEST_F(MpiTrain, ASlowDiskDoesNotTimeOut) {
   for (const std::string file : {"/config.json", "/weights.safetensors"}) {
-    const std::string slow = faulty_system("FAULTY_SLOW=" + file + " 2700");
-    const MpiOutcome outcome = mpirun(3, slow + kProgram + kSmall + "--run-dir run --set timeout_s=2", folder_);
+    const std::string slow = faulty_system("FAULTY_SLOW=" + file + " 5700");
+    const MpiOutcome outcome = mpirun(3, slow + kProgram + kSmall + "--run-dir run --set timeout_s=5", folder_);
     EXPECT_EQ(outcome.exit_code, 0) << file << ": " << outcome.err;
     EXPECT_EQ(outcome.err, "") << file;
     EXPECT_TRUE(fs::exists(folder_ / "run/weights.safetensors")) << file;
