@@ -14,8 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kDepth = 64;
-constexpr uint64_t kMostJsonBytes = uint64_t{1}
-                                    << 30;  // size of the text; the parsed values need several times as much
+// The size of the text. The parsed values need several times as much.
+constexpr uint64_t kMostJsonBytes = uint64_t{1} << 30;
 
 const json& as_json(const void* value) { return *static_cast<const json*>(value); }
 

@@ -292,8 +292,7 @@ Var pretraining_loss(const BertForPreTraining::Output& output, const Tensor& mas
 Var question_answering_loss(const Var& logits, const Tensor& starts, const Tensor& ends) {
   const int64_t batch = starts.numel();
   check(batch > 0 && logits.shape().rank() == 2 && logits.dim(0) % batch == 0 && logits.dim(1) == 2,
-        "question_answering_loss: logits must be [batch·length, 2], got ", logits.shape(), ", the batch is ",
-        batch);
+        "question_answering_loss: logits must be [batch·length, 2], got ", logits.shape(), ", the batch is ", batch);
   const auto loss = [&](int64_t column, const Tensor& labels) {
     const Var scores = ops::reshape(ops::column(logits, column), {batch, logits.dim(0) / batch});
     return ops::softmax_cross_entropy(scores, labels);

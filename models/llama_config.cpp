@@ -78,13 +78,13 @@ struct LlamaSize {
   int64_t most;
 };
 constexpr LlamaSize kLlamaSizes[] = {{"vocab_size", &LlamaConfig::vocab_size, 1 << 28},
-                           {"max_position_embeddings", &LlamaConfig::max_position_embeddings, 1 << 24},
-                           {"hidden_size", &LlamaConfig::hidden_size, 1 << 20},
-                           {"intermediate_size", &LlamaConfig::intermediate_size, 1 << 22},
-                           {"num_hidden_layers", &LlamaConfig::num_hidden_layers, 1 << 12},
-                           {"num_attention_heads", &LlamaConfig::num_attention_heads, 1 << 14}};
+                                     {"max_position_embeddings", &LlamaConfig::max_position_embeddings, 1 << 24},
+                                     {"hidden_size", &LlamaConfig::hidden_size, 1 << 20},
+                                     {"intermediate_size", &LlamaConfig::intermediate_size, 1 << 22},
+                                     {"num_hidden_layers", &LlamaConfig::num_hidden_layers, 1 << 12},
+                                     {"num_attention_heads", &LlamaConfig::num_attention_heads, 1 << 14}};
 constexpr LlamaSize kExperts[] = {{"num_local_experts", &LlamaConfig::num_local_experts, 1 << 12},
-                             {"num_experts_per_tok", &LlamaConfig::num_experts_per_tok, 1 << 12}};
+                                  {"num_experts_per_tok", &LlamaConfig::num_experts_per_tok, 1 << 12}};
 
 template <class T>
 ordered_json or_null(const std::optional<T>& value) {
@@ -251,8 +251,7 @@ void check_llama_config(const LlamaConfig& config) {
   check(config.head_dim || config.hidden_size % config.num_attention_heads == 0, name, ": hidden_size ",
         config.hidden_size, " is not a multiple of num_attention_heads ", config.num_attention_heads);
   in_range("head_dim", config.head_width(), 1 << 14);
-  check(config.head_width() % 2 == 0, name, ": head_dim must be even for rotary positions, got ",
-        config.head_width());
+  check(config.head_width() % 2 == 0, name, ": head_dim must be even for rotary positions, got ", config.head_width());
   if (config.sliding_window) in_range("sliding_window", *config.sliding_window, int64_t{1} << 40);
   if (config.has_experts()) {
     for (const LlamaSize& size : kExperts) in_range(size.name, config.*size.member, size.most);

@@ -14,8 +14,8 @@ namespace {
 
 const LstmConfig& checked(const LstmConfig& c) {
   check(c.vocab_size > 0 && c.embedding > 0 && c.hidden > 0 && c.layers > 0,
-        "lstm: vocab_size, embedding, hidden and layers must be positive, got ", c.vocab_size, ", ", c.embedding,
-        ", ", c.hidden, " and ", c.layers);
+        "lstm: vocab_size, embedding, hidden and layers must be positive, got ", c.vocab_size, ", ", c.embedding, ", ",
+        c.hidden, " and ", c.layers);
   for (const double p : {c.input_dropout, c.hidden_dropout, c.output_dropout, c.weight_dropout})
     check(p >= 0 && p < 1, "lstm: a dropout is ", p, ", expected a fraction in [0, 1)");
   check(c.init_range >= 0 && c.recurrent_range >= 0, "lstm: init_range and recurrent_range must not be negative, ",

@@ -61,8 +61,8 @@ void check_rotary(const RotaryScaling& s, const std::string& name) {
         " and beta_slow ", s.beta_slow, " must be positive, and the second must not be larger");
   for (const auto& [field, value] :
        {std::pair{"attention_factor", s.attention_factor}, {"mscale", s.mscale}, {"mscale_all_dim", s.mscale_all_dim}})
-    check(!value || (*value >= 0 && std::isfinite(*value)), name, ": ", field,
-          " must be finite and not negative, got ", value.value_or(0));
+    check(!value || (*value >= 0 && std::isfinite(*value)), name, ": ", field, " must be finite and not negative, got ",
+          value.value_or(0));
 }
 
 std::vector<double> rotary_frequencies(const RotaryScaling& scaling, int64_t head_dim) {

@@ -30,8 +30,8 @@ const NamedConfigs<VitConfig>& vit_table() {
 
 const VitConfig& checked(const VitConfig& config) {
   check(config.hidden_dim > 0 && config.layers > 0 && config.heads > 0 && config.mlp_dim > 0,
-        "vit: hidden_dim, layers, heads and mlp_dim must be positive, got ", config.hidden_dim, ", ",
-        config.layers, ", ", config.heads, ", ", config.mlp_dim);
+        "vit: hidden_dim, layers, heads and mlp_dim must be positive, got ", config.hidden_dim, ", ", config.layers,
+        ", ", config.heads, ", ", config.mlp_dim);
   check(config.hidden_dim % config.heads == 0, "vit: hidden_dim ", config.hidden_dim, " does not divide into ",
         config.heads, " heads");
   check(config.patch_size > 0 && config.height > 0 && config.width > 0 && config.height % config.patch_size == 0 &&

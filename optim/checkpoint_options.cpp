@@ -51,10 +51,9 @@ void CheckpointOptions::describe(OptionList& list) {
   list.add("at_end", at_end,
            "save a checkpoint after the last step; --resume can continue from it with more epochs or steps");
   list.add("keep", keep, "number of newest checkpoints to keep", kAtLeastOne);
-  list.add(
-      "best", best,
-      "also keep the checkpoint with the best value of this key of metrics.jsonl, such as test_top1; the best "
-      "value of losses, perplexities and bits_per_byte is the lowest");
+  list.add("best", best,
+           "also keep the checkpoint with the best value of this key of metrics.jsonl, such as test_top1; the best "
+           "value of losses, perplexities and bits_per_byte is the lowest");
 }
 
 }  // namespace godwit

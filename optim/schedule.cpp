@@ -21,7 +21,9 @@ int64_t warmup_steps(const ScheduleConfig& config, int64_t steps_per_epoch, int6
         config.warmup_epochs > 0 ? detail::concat(config.warmup_epochs, " epochs (", steps, " steps)")
                                  : detail::concat(steps, " steps"),
         " is longer than the run of ", total_steps, " steps; lower schedule.",
-        config.warmup_epochs > 0 ? "warmup_epochs" : config.warmup_steps > 0 ? "warmup_steps" : "warmup_fraction",
+        config.warmup_epochs > 0  ? "warmup_epochs"
+        : config.warmup_steps > 0 ? "warmup_steps"
+                                  : "warmup_fraction",
         ", or train longer");
   return static_cast<int64_t>(steps);
 }

@@ -108,7 +108,8 @@ void LmConfig::describe(OptionList& list) {
       .differs_by_host();
   list.add("vocab_size", data.vocab_size,
            "largest number of words in a built vocabulary, which keeps the most frequent words; if only the validation "
-           "or test text has words outside the vocabulary, one word fewer than in the training text", {3, 1e8})
+           "or test text has words outside the vocabulary, one word fewer than in the training text",
+           {3, 1e8})
       .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
   list.add("words", data.words, "split lines into words: at spaces, or at spaces and punctuation, in lower case")
       .with_choices({"spaces", "basic"});

@@ -147,8 +147,8 @@ Var softmax_cross_entropy(const Var& logits, const Tensor& labels, double label_
         "captured as CUDA graphs cannot repeat; do not use `ignore` in captured steps");
   const int64_t n = logits.dim(0);
   check(n > 0, "softmax_cross_entropy: the batch is empty, logits are ", logits.shape());
-  check(label_smoothing >= 0 && label_smoothing <= 1,
-        "softmax_cross_entropy: label smoothing must be in [0, 1], got ", label_smoothing);
+  check(label_smoothing >= 0 && label_smoothing <= 1, "softmax_cross_entropy: label smoothing must be in [0, 1], got ",
+        label_smoothing);
   int64_t counted = 0;
   for (const int32_t label : here.span<int32_t>()) counted += label != ignore;
   const double share = 1 / static_cast<double>(std::max<int64_t>(counted, 1));

@@ -58,7 +58,7 @@ const ExchangeMethod& hierarchical_method() {
         godwit::check(wire != NodeWire::automatic, kWireNotPicked);
         return std::make_unique<Hierarchical>(wire == NodeWire::f32    ? DType::f32
                                               : wire == NodeWire::bf16 ? DType::bf16
-                                                                   : DType::f16);
+                                                                       : DType::f16);
       }};
   return method;
 }

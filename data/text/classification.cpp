@@ -7,7 +7,7 @@
 
 namespace godwit::data {
 
-constexpr int64_t kClassificationTokens = 2;
+constexpr int64_t kClassificationTokens = 2;  // [CLS] and [SEP]
 
 ClassificationDataset::ClassificationDataset(const TsvDataset& text, const WordPiece& tokenizer,
                                              const ClassificationOptions& options)

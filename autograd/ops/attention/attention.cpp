@@ -13,8 +13,8 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check(k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0, "attention: ", q.dim(2), " heads of q do not divide into groups for ",
         k.dim(2), " heads of k, q is ", q.shape(), ", k ", k.shape());
   check(v.shape() == k.shape(), "attention: v must be ", k.shape(), " as k is, got ", v.shape());
-  check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q, k and v must have one type, got ",
-        q.dtype(), ", ", k.dtype(), " and ", v.dtype());
+  check(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "attention: q, k and v must have one type, got ", q.dtype(),
+        ", ", k.dtype(), " and ", v.dtype());
   check(q.numel() > 0 && k.numel() > 0, "attention: nothing to compute, q is ", q.shape(), ", k ",
         k.shape());
   check(q.dim(2) * q.dim(3) <= int64_t{1} << 29, "attention: takes rows of at most 2^29 values, q is ", q.shape());

@@ -59,8 +59,8 @@ Var ops::conv2d(const Var& x, const Var& w, const Var& bias, const Conv2dOptions
         "conv2d: takes float32, bfloat16 or float64, x is ", x.dtype());
   check(w.dtype() == type, "conv2d: x is ", x.dtype(), ", weight must be ", type, ", got ", w.dtype());
   if (bias.defined())
-    check(bias.shape() == Shape{s.o} && bias.dtype() == type, "conv2d: bias must be ", type, " ", Shape{s.o},
-          ", got ", bias.dtype(), " ", bias.shape());
+    check(bias.shape() == Shape{s.o} && bias.dtype() == type, "conv2d: bias must be ", type, " ", Shape{s.o}, ", got ",
+          bias.dtype(), " ", bias.shape());
   Tensor y({s.n, s.ho, s.wo, s.o}, x.dtype(), x.device());
   const Tensor wv = w.value(), weights = kernel_weights(wv, x.dtype());
   on_device(y, [&](auto device) {

@@ -76,8 +76,8 @@ TEST_F(Predict, CountsTheParametersOfLargeModels) {
         << name;
 }
 
-// Dense: every rank sends a quarter of each bucket to 3 others, twice, or if this is faster, a small bucket to 3 others.
-// Birder sends 1/32 of that.
+// Dense: every rank sends a quarter of each bucket to 3 others, twice, or if this is faster, a small bucket to 3
+// others. Birder sends 1/32 of that.
 TEST_F(Predict, WithoutComputationAStepIsTheTimeOfTheLink) {
   const json all = predicted(kResNet + std::string("--step-ms 1e-9 --bandwidth 800mbit") + kLinkOnly);
   double dense = 0, birder = 0;

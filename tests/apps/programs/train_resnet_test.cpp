@@ -52,7 +52,7 @@ TEST_F(TrainResnet, PrintsTheNumbersOfClassesAndImages) {
   for (size_t i = 8; i < labels.size(); ++i) labels[i] = static_cast<char>(labels[i] + 5);
   write_file(folder_ / "data/train-labels-idx1-ubyte", labels);
   EXPECT_NE(done("--max-steps 1").out.find("9 classes, 5 of them without a training image, 5 of them "
-                                             "without an evaluation image; training: 256;"),
+                                           "without an evaluation image; training: 256;"),
             std::string::npos);
 }
 

@@ -110,8 +110,7 @@ TEST(Embedding, NamesInvalidArguments) {
   EXPECT_EQ(message(ids_of({1, 2, 10}), table), "embedding: id 2 is 10, the table has 10 rows");
   EXPECT_EQ(message(ids_of({-1}), table), "embedding: id 0 is -1, the table has 10 rows");
   EXPECT_EQ(message(Tensor::zeros({2}, DType::i64), table), "embedding: ids must be int32 [n], got int64 [2]");
-  EXPECT_EQ(message(Tensor::zeros({2, 2}, DType::i32), table),
-            "embedding: ids must be int32 [n], got int32 [2, 2]");
+  EXPECT_EQ(message(Tensor::zeros({2, 2}, DType::i32), table), "embedding: ids must be int32 [n], got int32 [2, 2]");
   EXPECT_EQ(message(ids_of({1}), Var(Tensor::zeros({10}))), "embedding: the table must be [rows, width], got [10]");
   EXPECT_THROW(ops::embedding(ids_of({1}), Var(Tensor::zeros({3, 3}, DType::i32))), Error);
 }

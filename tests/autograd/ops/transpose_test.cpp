@@ -32,8 +32,7 @@ TEST(Transpose, SameOnAnyThreadCount) {
 }
 
 TEST(Transpose, NamesInvalidArguments) {
-  EXPECT_EQ(error_of([] { ops::transpose(Var(Tensor::zeros({3, 2}))); }),
-            "transpose: x must be [n, a, b], got [3, 2]");
+  EXPECT_EQ(error_of([] { ops::transpose(Var(Tensor::zeros({3, 2}))); }), "transpose: x must be [n, a, b], got [3, 2]");
   EXPECT_THROW(ops::transpose(Var(Tensor::zeros({3, 2, 2}, DType::i32))), Error);
 }
 

@@ -83,8 +83,8 @@ TEST(Cifar, NamesTheMissingFileOfTheVersion) {
 }
 
 TEST(Layout, RefusesThePythonVersionOfCifar) {
-  for (const auto& [name, archive] : {std::pair{"data_batch_1", "cifar-10-binary.tar.gz"},
-                                      {"train", "cifar-100-binary.tar.gz"}}) {
+  for (const auto& [name, archive] :
+       {std::pair{"data_batch_1", "cifar-10-binary.tar.gz"}, {"train", "cifar-100-binary.tar.gz"}}) {
     const TempFolder folder;
     write(folder / name, {1});
     write(folder / (name == std::string("train") ? "meta" : "batches.meta"), {1});

@@ -329,8 +329,8 @@ TEST(BatchNorm, NamesInvalidArguments) {
     return std::string("no error");
   };
   EXPECT_EQ(message({1, 1, 1, 3}, 3),
-            "batch_norm: training needs more than one value per channel, x is [1, 1, 1, 3]; use a larger batch or larger "
-            "images");
+            "batch_norm: training needs more than one value per channel, x is [1, 1, 1, 3]; use a larger batch or "
+            "larger images");
   EXPECT_EQ(message({0, 3}, 3),
             "batch_norm: training needs more than one value per channel, x is [0, 3]; use a larger batch or larger "
             "images");

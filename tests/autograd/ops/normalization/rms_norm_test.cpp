@@ -78,8 +78,7 @@ TEST(RmsNorm, NamesInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 8}), good = Tensor::zeros({8});
   EXPECT_EQ(message(Tensor::zeros({8}), good), "rms_norm: x must be [n, width], got [8]");
   EXPECT_EQ(message(x, Tensor::zeros({9})), "rms_norm: gamma must be float32 [8], got float32 [9]");
-  EXPECT_EQ(message(x.to(DType::bf16), good.to(DType::bf16)),
-            "rms_norm: gamma must be float32 [8], got bfloat16 [8]");
+  EXPECT_EQ(message(x.to(DType::bf16), good.to(DType::bf16)), "rms_norm: gamma must be float32 [8], got bfloat16 [8]");
   EXPECT_EQ(message(x, good, -1), "rms_norm: eps must be finite and not negative, got -1");
 }
 
