@@ -142,8 +142,8 @@ def papers(options):
 class Replicas:
     """A language model of the LoCo paper, calibrated with rows of Adam.
 
-    A node holds the parameters of a pipeline stage, divided over its 8 GPUs. Each GPU exchanges its part with one GPU of
-    every other replica, so the node's link carries the bytes of the stage. The exchange starts after the computation.
+    A node holds the parameters of a pipeline stage, divided over its 8 GPUs. Each GPU exchanges its part with one GPU
+    of every other replica, so the node's link carries the bytes of the stage. The exchange starts after the computation.
     Only ratios of times are known: the paper does not state the size of a micro-batch, which is one text here."""
 
     # Gradients to the owner of a part, and bfloat16 parameters back (ZeRO-2).
@@ -208,7 +208,7 @@ def speed_up(method, base, model, samples, nodes, workers, link, tflops, warm_up
 
 
 def print_speed_ups(efficiency):
-    """efficiency: that of the Birder paper's Ethernet."""
+    """efficiency: the efficiency of the Birder paper's Ethernet."""
     bandwidth, latency = FABRICS["ethernet_10"]
     print("\nspeed-up with an assumed computation of 20, 40 and 60 TFLOP/s:")
     slow, fast = predict.Link(latency, 2.7e9 / 8), predict.Link(latency, bandwidth * efficiency)

@@ -4,9 +4,11 @@
   bench/roofline.py [MODEL…] [--batch N] [--kernels]
 
 Models: resnet18, resnet50, vgg16_bn, vit_b_16, bert_base, lstm_large, gpt2, llama3_1b. Prints Markdown: for each model,
-the time of a step on each GPU; with --kernels, also every group of kernels. All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at
-assumed fractions of the published peaks, plus a pause until the next kernel starts. Memory traffic counts each array
-once per kernel. Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
+the time of a step on each GPU; with --kernels, also every group of kernels.
+
+All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at assumed fractions of the
+published peaks, plus a pause until the next kernel starts. Memory traffic counts each array once per kernel.
+Activations are bfloat16; parameters, their gradients and the optimizer's state are float32.
 
 The numbers of parameters and forward operations are compared with tools/predict_models.py before anything is printed.
 """

@@ -79,9 +79,9 @@ function(godwit_library folder)
   else()
     target_precompile_headers(godwit_${name} REUSE_FROM godwit_${first})
   endif()
-  # Several sources are compiled as one, which halves the time. Sources that define macros, such as those of Highway, are
-  # compiled alone, and so are those whose objects cuda_build_tests does not take from an emulated build. Names in unnamed
-  # namespaces must be unique in a library.
+  # Several sources are compiled as one, which halves the time. Two kinds of sources are compiled alone: sources that
+  # define macros, for example for Highway, and sources whose objects cuda_build_tests does not take from an emulated
+  # build. Names in unnamed namespaces must be unique in a library.
   if(GODWIT_BATCH GREATER 1)
     set_target_properties(godwit_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_BATCH})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # g++ takes the sources for headers, in which unnamed namespaces are errors
