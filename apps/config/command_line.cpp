@@ -25,22 +25,32 @@ const std::vector<std::string> kOwnFlags = {"--help", "-h", "--version", "--conf
 
 bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
 
+// "--batch-size" and "batch.size" as "batch_size".
+std::string as_key(std::string text) {
+  text.erase(0, text.find_first_not_of('-'));
+  for (char& c : text)
+    if (c == '-' || c == '.') c = '_';
+  return text;
+}
+
 [[noreturn]] void fail_unknown_argument(const KnownOptions& known, std::string word) {
   word = word.substr(0, word.find('='));
   if (!word.starts_with('-')) fail("unexpected argument '", excerpt(word), "'; --help shows the flags");
   std::vector<std::string> flags = kOwnFlags;
-  std::string key = word.substr(std::min(word.find_first_not_of('-'), word.size()));
-  std::replace(key.begin(), key.end(), '-', '_');
-  std::string meaning = key, best;
+  const std::string key = as_key(word);
+  std::string meaning = key, exact, prefix;
   std::replace(meaning.begin(), meaning.end(), '_', ' ');
   for (const Option& option : known.list()) {
-    if (!option.flag.empty()) flags.push_back(option.flag);
-    // --batch-size, --learning-rate
-    if (!option.flag.empty() && (word.starts_with(option.flag + "-") || option.help == meaning)) best = option.flag;
-    if (option.flag.empty() && (option.name == key || option.name.ends_with("." + key)))
-      fail("no such flag ", excerpt(word), "; write --set ", option.name, "=VALUE");
+    if (option.flag.empty()) {
+      if (as_key(option.name) == key || option.name.ends_with("." + key))
+        fail("no such flag ", excerpt(word), "; write --set ", option.name, "=VALUE");
+      continue;
+    }
+    flags.push_back(option.flag);
+    if (as_key(option.name) == key || option.help == meaning) exact = option.flag;  // --optimizer-lr, --learning-rate
+    if (key.starts_with(as_key(option.flag) + "_")) prefix = option.flag;           // --batch-size
   }
-  if (best.empty()) best = nearest(word, flags);
+  const std::string best = !exact.empty() ? exact : !prefix.empty() ? prefix : nearest(word, flags);
   fail("no such flag ", excerpt(word), best.empty() ? "; --help shows the flags" : "; did you mean " + best + "?");
 }
 

@@ -244,7 +244,11 @@ TEST(CommandLine, AnUnknownNameIsRefusedWithASuggestion) {
   expect_parts(error({"--momentum", "1"}), {"--set optimizer.momentum=VALUE"});
   expect_parts(error({"--frobnicate"}), {"no such flag --frobnicate", "--help"});
   expect_parts(error({"--batch-size", "8"}), {"no such flag --batch-size; did you mean --batch?"});
+  expect_parts(error({"--batch_size", "8"}), {"no such flag --batch_size; did you mean --batch?"});
   expect_parts(error({"--learning-rate=1"}), {"no such flag --learning-rate; did you mean --lr?"});
+  expect_parts(error({"--optimizer-lr", "1"}), {"no such flag --optimizer-lr; did you mean --lr?"});
+  expect_parts(error({"--exchange-sharding", "zero1"}), {"write --set exchange.sharding=VALUE"});
+  expect_parts(error({"--"}), {"no such flag --"});
   expect_parts(error({"train"}), {"unexpected argument 'train'"});
   expect_parts(error({"--optimizer", "birdr"}), {"--optimizer", "birdr", "did you mean 'birder'?"});
   expect_parts(error({"--optimizer", "foo", "--optimizer", "adamw"}), {"no such optimizer 'foo'"});

@@ -81,7 +81,7 @@ TEST_F(TrainGptGeneration, RanksWaitForALongContinuation) {
   save_model("first");
   environment_ = "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 mpirun --allow-run-as-root --oversubscribe -np 2";
   const Outcome outcome =
-      train("--init-weights first --generate anna --set generate.tokens=120000 --set timeout_s=5", "");
+      train("--init-weights first --generate anna --set generate.tokens=180000 --set timeout_s=5", "");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("\nanna")) << outcome.out.substr(0, 100);
 }
