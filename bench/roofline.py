@@ -199,21 +199,27 @@ def bert_base(batch, tokens=384, width=768):
     return step, predict_models.model("bert_base"), batch
 
 
+def pre_norm_layer(step, batch, tokens, width, causal=False):
+    """A transformer layer that normalizes before attention and before the perceptron, as in ViT and GPT-2."""
+    m = batch * tokens
+    for _ in range(2):
+        step.layer_norm(m * width, residual=False)
+        step.parameters += 2 * width
+        step.traffic("residual sums", m * width, 3)
+        step.traffic("sums of two gradients", m * width, 3)
+    linear(step, m, width, 3 * width)
+    step.attention(batch, tokens, width, causal=causal)
+    linear(step, m, width, width)
+    mlp(step, m, width)
+
+
 def vit_b_16(batch, width=768):
     step, m = Step(), batch * 197
     conv(step, batch, 3, width, 16, 14, 16, data=False, bias=True, norm=False)
     step.parameters += 198 * width + 2 * width
     step.traffic("class token and positions", m * width, 4, launches=4)
     for _ in range(12):
-        for _ in range(2):
-            step.layer_norm(m * width, residual=False)
-            step.parameters += 2 * width
-            step.traffic("residual sums", m * width, 3)
-            step.traffic("sums of two gradients", m * width, 3)
-        linear(step, m, width, 3 * width)
-        step.attention(batch, 197, width)
-        linear(step, m, width, width)
-        mlp(step, m, width)
+        pre_norm_layer(step, batch, 197, width)
     step.traffic("selection of the class token", m * width, 1, launches=2)
     step.layer_norm(batch * width, residual=False)
     linear(step, batch, width, 1000)
@@ -251,15 +257,7 @@ def gpt2(batch, tokens=1024, width=768, words=50257):
     step.add("embedding", FULL * m * width * 9, launches=9)
     step.layer_norm(m * width, residual=False)
     for _ in range(12):
-        for _ in range(2):
-            step.layer_norm(m * width, residual=False)
-            step.parameters += 2 * width
-            step.traffic("residual sums", m * width, 3)
-            step.traffic("sums of two gradients", m * width, 3)
-        linear(step, m, width, 3 * width)
-        step.attention(batch, tokens, width, causal=True)
-        linear(step, m, width, width)
-        mlp(step, m, width)
+        pre_norm_layer(step, batch, tokens, width, causal=True)
     output_layer(step, m, width, words)
     step.optimizer(ADAMW)
     return step, predict_models.model("gpt2"), batch
