@@ -52,6 +52,13 @@ std::string text_of(std::string_view line, const std::string& where) {
   return text->get<std::string>();
 }
 
+constexpr std::string_view kMark = "\xef\xbb\xbf";  // UTF-8 byte-order mark
+
+bool is_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
+         (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
+}
+
 }  // namespace
 
 bool has_ending(const std::string& file, std::string_view ending) {
@@ -118,11 +125,13 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 
 std::string_view utf8_text(std::span<const uint8_t> bytes, const std::string& file) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const bool is_utf16 = text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ||
-                        (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
-  check(!is_utf16, file, ": is UTF-16; convert it to UTF-8");
-  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  check(!is_utf16(text), file, ": is UTF-16; convert it to UTF-8");
   if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
+std::string marked_utf8(std::string text) {
+  if (text.starts_with(kMark) || is_utf16(text)) text.insert(0, kMark);
   return text;
 }
 

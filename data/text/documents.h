@@ -17,6 +17,8 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
 
 // The text of a file without the UTF-8 byte-order mark. Throws an Error that names `file` for UTF-16.
 std::string_view utf8_text(std::span<const uint8_t> bytes, const std::string& file);
+// Returns `text`, with a byte-order mark in front if utf8_text() would otherwise change or refuse it.
+std::string marked_utf8(std::string text);
 
 // Whether the name of a file ends with `ending`, which is in lower case. Letters of the name may be in upper case.
 bool has_ending(const std::string& file, std::string_view ending);

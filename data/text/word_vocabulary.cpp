@@ -113,7 +113,7 @@ WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invali
 void write_word_vocabulary(const std::string& path, const WordVocabulary& vocabulary) {
   std::string lines;
   for (const std::string& word : vocabulary.tokens()) lines += word + '\n';
-  write_text_file(path, lines);
+  write_text_file(path, marked_utf8(std::move(lines)));
 }
 
 EncodedText encode_words(const WordText& text, const WordVocabulary& vocabulary) {

@@ -90,6 +90,18 @@ TEST(WordVocabulary, Files) {
 }
 
 // The published counts of the Penn Treebank.
+// A file that begins with the bytes of a mark, or like UTF-16.
+TEST(WordVocabulary, FilesKeepAnyFirstWord) {
+  const TempFolder folder;
+  const std::string file = folder.str() + "/vocab.txt";
+  for (const std::string& first : {std::string("\xef\xbb\xbf" "er."), std::string("\xff\xfe"), std::string("\xfe\xff"),
+                                   std::string("\0a", 2), std::string("a\0", 2), std::string("a")}) {
+    const WordVocabulary vocabulary({first, "<eos>"});
+    write_word_vocabulary(file, vocabulary);
+    EXPECT_EQ(read_word_vocabulary(file).tokens(), vocabulary.tokens());
+  }
+}
+
 TEST(WordVocabulary, PennTreebank) {
   const std::string train = data_path("ptb/ptb.train.txt");
   if (train.empty()) GTEST_SKIP() << "no ptb; set GODWIT_DATA to the dataset folder";
