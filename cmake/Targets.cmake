@@ -10,6 +10,23 @@ set(godwit_emulated_kernel_options
 # Sources that a build with nvcc compiles and an emulated build does not, or compiles differently.
 set(godwit_nvcc_sources "\\.cu$|/cuda/|[_/](onednn|portable|mpi|nompi|nccl|nonccl)\\.cpp$")
 
+# Sets `out` to sources that each include GODWIT_BATCH of the given CUDA sources of a folder. CMake's own unity builds
+# support CUDA only since version 3.31.
+function(godwit_batch_kernels folder out)
+  set(batches "")
+  while(GODWIT_BATCH GREATER 1 AND ARGN)
+    list(SUBLIST ARGN 0 ${GODWIT_BATCH} batch)
+    list(REMOVE_ITEM ARGN ${batch})
+    list(TRANSFORM batch REPLACE "(.+)" "#include \"\\1\"\n")
+    list(JOIN batch "" content)
+    list(LENGTH batches index)
+    set(file ${PROJECT_BINARY_DIR}/kernels/${folder}_${index}.cu)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${content}" @ONLY)
+    list(APPEND batches ${file})
+  endwhile()
+  set(${out} ${batches} ${ARGN} PARENT_SCOPE)
+endfunction()
+
 function(godwit_sources folder out)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   if(GODWIT_HAS_ONEDNN)
@@ -30,6 +47,7 @@ function(godwit_sources folder out)
   if(GODWIT_HAS_CUDA)
     list(FILTER sources EXCLUDE REGEX "_nocuda\\.cpp$")
     file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${folder}/*.cu)
+    godwit_batch_kernels(${folder} kernels ${kernels})
     if(GODWIT_CUDA STREQUAL "EMULATED")
       set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;${godwit_emulated_kernel_options}")
     elseif(folder MATCHES "^(comm|optim)$") # results must equal the CPU's bit for bit

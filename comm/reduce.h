@@ -13,14 +13,14 @@ namespace godwit {
 // blocks that fit in the cache, so an `out` may equal one of the `in`. Multithreaded on the CPU.
 template <class T>
 void reduce_in_order(Cpu, const std::vector<const T*>& in, const std::vector<T*>& out, int64_t n, Reduce op) {
-  constexpr int64_t kBlock = 16384 / sizeof(T);
+  constexpr int64_t kChunk = 16384 / sizeof(T);
   const T divisor = static_cast<T>(in.size());
   parallel_for(
       n, 1 << 16,
       [&](int64_t begin, int64_t end) {
-        alignas(64) T sum[kBlock];
-        for (int64_t at = begin; at < end; at += kBlock) {
-          const int64_t count = std::min(kBlock, end - at);
+        alignas(64) T sum[kChunk];
+        for (int64_t at = begin; at < end; at += kChunk) {
+          const int64_t count = std::min(kChunk, end - at);
           std::copy_n(in[0] + at, count, sum);
           for (size_t peer = 1; peer < in.size(); ++peer)
             for (int64_t i = 0; i < count; ++i) sum[i] += in[peer][at + i];

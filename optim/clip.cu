@@ -11,7 +11,7 @@ static_assert(RangePieces::kValues == 4096, "as on the CPU");
 
 // Each thread has kPack<T> neighboring running sums of a piece, and loads as many values at a time if they are aligned.
 template <class T>
-__global__ void piece_kernel(const T* x, RangePieces::Table table, double* sums) {
+__global__ void clip_piece_kernel(const T* x, RangePieces::Table table, double* sums) {
   constexpr int kSums = kPack<T>, kThreads = kLanes / kSums;  // per thread; per piece
   const int64_t thread = threadIdx.x % kThreads;
   for (int64_t piece = grid_thread() / kThreads; piece - threadIdx.x % 32 / kThreads < table.pieces;
@@ -50,7 +50,7 @@ __global__ void piece_kernel(const T* x, RangePieces::Table table, double* sums)
   }
 }
 
-__global__ void range_kernel(const double* sums, RangePieces::Table table, double* totals) {
+__global__ void clip_range_kernel(const double* sums, RangePieces::Table table, double* totals) {
   for (int64_t range = grid_thread(); range < table.ranges; range += grid_threads()) {
     const int64_t end = range + 1 < table.ranges ? table.entries[range + 1].first : table.pieces;
     double total = 0;
@@ -60,7 +60,7 @@ __global__ void range_kernel(const double* sums, RangePieces::Table table, doubl
 }
 
 // One thread.
-__global__ void factor_kernel(const double* squares, int64_t count, double limit, double* factor) {
+__global__ void clip_factor_kernel(const double* squares, int64_t count, double limit, double* factor) {
   double sum = 0;
 #pragma unroll 16
   for (int64_t i = 0; i < count; ++i) sum = sum + squares[i];
@@ -76,7 +76,7 @@ struct Scale {
 
 // Processes [0, first) and [last, n) element by element, [first, last) in packs.
 template <class T>
-__global__ void scale_kernel(const double* factor, int64_t first, int64_t last, int64_t n, T* x) {
+__global__ void clip_scale_kernel(const double* factor, int64_t first, int64_t last, int64_t n, T* x) {
   if (!(*factor < 1)) return;
   const Scale<T> scale{static_cast<T>(*factor)};
   const int64_t thread = grid_thread(), stride = grid_threads();
@@ -95,17 +95,17 @@ Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment
   const Tensor sums({pieces.pieces()}, DType::f64), totals({count}, DType::f64);
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
     constexpr int kThreads = 64;  // small, so that the work is on many multiprocessors
-    launch(device, "clip", piece_kernel<T>, blocks_for(device, kLanes / kPack<T> * pieces.pieces(), kThreads), kThreads,
-           x.cuda_data<T>(), pieces.table(), sums.cuda_data<double>());
+    launch(device, "clip", clip_piece_kernel<T>, blocks_for(device, kLanes / kPack<T> * pieces.pieces(), kThreads),
+           kThreads, x.cuda_data<T>(), pieces.table(), sums.cuda_data<double>());
   });
-  launch(device, "clip", range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), pieces.table(),
+  launch(device, "clip", clip_range_kernel, blocks_for(device, count, 32), 32, sums.cuda_data<double>(), pieces.table(),
          totals.cuda_data<double>());
   return totals;
 }
 
 Tensor clip_factor(Cuda device, const Tensor& squares, double limit) {
   Tensor factor({1}, DType::f64);
-  launch(device, "clip", factor_kernel, 1, 1, squares.cuda_data<double>(), squares.numel(), limit,
+  launch(device, "clip", clip_factor_kernel, 1, 1, squares.cuda_data<double>(), squares.numel(), limit,
          factor.cuda_data<double>());
   return factor;
 }
@@ -114,7 +114,7 @@ void scale(Cuda device, const Tensor& x, const Tensor& factor) {
   dispatch_real(x.dtype(), "clip", [&]<class T>() {
     T* values = x.cuda_data<T>();
     const PackedRange packed = packed_range<kPack<T>>(0, x.numel(), values);
-    launch(device, "clip", scale_kernel<T>, blocks_for(device, packed.threads(0, x.numel())), kBlock,
+    launch(device, "clip", clip_scale_kernel<T>, blocks_for(device, packed.threads(0, x.numel())), kBlock,
            factor.cuda_data<double>(), packed.first, packed.last, x.numel(), values);
   });
 }

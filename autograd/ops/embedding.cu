@@ -24,8 +24,8 @@ struct Gather {
 // One block per piece: partial [pieces, width] = the sum of the rows of dy at its positions. Threads process n columns
 // at a time.
 template <int n, class T>
-__global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t* piece, const T* dy,
-                             compute_t<T>* partial) {
+__global__ void embedding_piece_kernel(int64_t width, const int32_t* order, const int32_t* piece, const T* dy,
+                                       compute_t<T>* partial) {
   const int32_t begin = piece[blockIdx.x], end = piece[blockIdx.x + 1];
   for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
     Pack<compute_t<T>, n> sum = {};
@@ -39,8 +39,8 @@ __global__ void piece_kernel(int64_t width, const int32_t* order, const int32_t*
 
 // One block per row of the table that was used; no effect if row < 0.
 template <int n, class T>
-__global__ void add_kernel(int64_t width, const int32_t* first, const int32_t* row, const compute_t<T>* partial,
-                           T* d_table) {
+__global__ void embedding_add_kernel(int64_t width, const int32_t* first, const int32_t* row,
+                                     const compute_t<T>* partial, T* d_table) {
   if (row[blockIdx.x] < 0) return;
   T* to = d_table + row[blockIdx.x] * width;
   const int32_t begin = first[blockIdx.x], end = first[blockIdx.x + 1];
@@ -102,8 +102,8 @@ void embedding_backward(Cuda device, const Tensor& ids, const Tensor& dy, const 
         width,
         [&]<int n>() {
           const int threads = row_threads(width / n);
-          launch(device, "embedding", piece_kernel<n, T>, count, threads, width, order, piece, from, sums);
-          launch(device, "embedding", add_kernel<n, T>, rows, threads, width, first, row, sums, to);
+          launch(device, "embedding", embedding_piece_kernel<n, T>, count, threads, width, order, piece, from, sums);
+          launch(device, "embedding", embedding_add_kernel<n, T>, rows, threads, width, first, row, sums, to);
         },
         from, to);
   });

@@ -8,7 +8,7 @@ using detail::load_pack, detail::Pack, detail::store_pack;
 
 // One thread per token.
 template <class T>
-__global__ void weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p, const int32_t* ids, T* to) {
+__global__ void expert_weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p, const int32_t* ids, T* to) {
   for (int64_t t = grid_thread(); t < n; t += grid_threads()) {
     compute_t<T> sum = 0;
     for (int64_t s = t * k; s < (t + 1) * k; ++s) sum += compute_t<T>(p[t * experts + ids[s]]);
@@ -17,8 +17,8 @@ __global__ void weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p
 }
 
 template <class T>
-__global__ void d_weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p, const int32_t* ids, const T* dy,
-                                 T* to) {
+__global__ void expert_d_weights_kernel(int64_t n, int64_t experts, int64_t k, const T* p, const int32_t* ids,
+                                        const T* dy, T* to) {
   using C = compute_t<T>;
   for (int64_t t = grid_thread(); t < n; t += grid_threads()) {
     C sum = 0, product = 0;
@@ -34,7 +34,8 @@ __global__ void d_weights_kernel(int64_t n, int64_t experts, int64_t k, const T*
 
 // One block per token. Threads process n columns at a time.
 template <int n, class T, class C = compute_t<T>>
-__global__ void combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots, T* y) {
+__global__ void expert_combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots,
+                                      T* y) {
   const int64_t t = blockIdx.x;
   for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
     C sums[n] = {};
@@ -50,8 +51,8 @@ __global__ void combine_kernel(int64_t width, int64_t k, const T* x, const C* we
 
 // One block per row of x. Threads process n columns at a time.
 template <int n, class T, class C = compute_t<T>>
-__global__ void d_combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots,
-                                 const T* dy, T* dx, C* d_weights) {
+__global__ void expert_d_combine_kernel(int64_t width, int64_t k, const T* x, const C* weights, const int32_t* slots,
+                                        const T* dy, T* dx, C* d_weights) {
   const int64_t s = blockIdx.x, row = slots[s] * width, token = s / k * width;
   C sum = 0;
   for (int64_t c = threadIdx.x * n; c < width; c += blockDim.x * n) {
@@ -72,7 +73,7 @@ __global__ void d_combine_kernel(int64_t width, int64_t k, const T* x, const C* 
 
 void expert_weights_forward(Cuda device, const Tensor& probabilities, const Tensor& ids, const Tensor& weights) {
   dispatch_float(probabilities.dtype(), "expert_weights", [&]<class T>() {
-    launch(device, "expert_weights", weights_kernel<T>, blocks_for(device, ids.dim(0)), kBlock, ids.dim(0),
+    launch(device, "expert_weights", expert_weights_kernel<T>, blocks_for(device, ids.dim(0)), kBlock, ids.dim(0),
            probabilities.dim(1), ids.dim(1), probabilities.cuda_data<T>(), ids.cuda_data<int32_t>(),
            weights.cuda_data<T>());
   });
@@ -81,7 +82,7 @@ void expert_weights_forward(Cuda device, const Tensor& probabilities, const Tens
 void expert_weights_backward(Cuda device, const Tensor& probabilities, const Tensor& ids, const Tensor& dy,
                              const Tensor& d_probabilities) {
   dispatch_float(probabilities.dtype(), "expert_weights", [&]<class T>() {
-    launch(device, "expert_weights", d_weights_kernel<T>, blocks_for(device, ids.dim(0)), kBlock, ids.dim(0),
+    launch(device, "expert_weights", expert_d_weights_kernel<T>, blocks_for(device, ids.dim(0)), kBlock, ids.dim(0),
            probabilities.dim(1), ids.dim(1), probabilities.cuda_data<T>(), ids.cuda_data<int32_t>(), dy.cuda_data<T>(),
            d_probabilities.cuda_data<T>());
   });
@@ -96,8 +97,8 @@ void combine_experts_forward(Cuda device, const Tensor& x, const Tensor& weights
     by_packs<T>(
         width,
         [&]<int n>() {
-          launch(device, "combine_experts", combine_kernel<n, T>, y.dim(0), row_threads(width / n), width, slots.dim(1),
-                 from, weights.cuda_data<compute_t<T>>(), slots.cuda_data<int32_t>(), to);
+          launch(device, "combine_experts", expert_combine_kernel<n, T>, y.dim(0), row_threads(width / n), width,
+                 slots.dim(1), from, weights.cuda_data<compute_t<T>>(), slots.cuda_data<int32_t>(), to);
         },
         from, to);
   });
@@ -113,7 +114,7 @@ void combine_experts_backward(Cuda device, const Tensor& x, const Tensor& weight
     by_packs<T>(
         width,
         [&]<int n>() {
-          launch(device, "combine_experts", d_combine_kernel<n, T>, slots.numel(), row_threads(width / n), width,
+          launch(device, "combine_experts", expert_d_combine_kernel<n, T>, slots.numel(), row_threads(width / n), width,
                  slots.dim(1), in, weights.cuda_data<C>(), slots.cuda_data<int32_t>(), from, to,
                  d_weights.cuda_data<C>());
         },

@@ -17,7 +17,7 @@ template <class T>
 using MathOf = std::conditional_t<std::is_same_v<T, bf16>, ApproximateMath, detail::GeluMath>;
 
 template <Gelu form, class Math>
-struct Value {
+struct GeluValue {
   template <class C>
   __device__ C operator()(C x) const {
     return detail::gelu_value<form, Math>(x);
@@ -35,7 +35,7 @@ struct GeluGradient {
 template <Gelu form>
 void forward(Cuda device, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "gelu", [&]<class T>() {
-    elementwise(device, "gelu", x.numel(), Value<form, MathOf<T>>{}, y.cuda_data<T>(), x.cuda_data<T>());
+    elementwise(device, "gelu", x.numel(), GeluValue<form, MathOf<T>>{}, y.cuda_data<T>(), x.cuda_data<T>());
   });
 }
 

@@ -8,8 +8,8 @@ namespace {
 
 // One thread per cell. Indices are unsigned 32-bit numbers, whose division is fast.
 template <class T>
-__global__ void forward_kernel(uint32_t cells, uint32_t width, T* gates, const T* recurrent, const compute_t<T>* before,
-                               compute_t<T>* after, T* h) {
+__global__ void lstm_forward_kernel(uint32_t cells, uint32_t width, T* gates, const T* recurrent,
+                                    const compute_t<T>* before, compute_t<T>* after, T* h) {
   using C = compute_t<T>;
   for (uint32_t at = static_cast<uint32_t>(grid_thread()); at < cells; at += static_cast<uint32_t>(grid_threads())) {
     const int64_t first = int64_t{at / width} * 4 * width + at % width;
@@ -27,8 +27,8 @@ __global__ void forward_kernel(uint32_t cells, uint32_t width, T* gates, const T
 }
 
 template <class T>
-__global__ void backward_kernel(uint32_t cells, uint32_t width, T* gates, const compute_t<T>* before,
-                                const compute_t<T>* after, const T* dy, const T* dh, compute_t<T>* dc) {
+__global__ void lstm_backward_kernel(uint32_t cells, uint32_t width, T* gates, const compute_t<T>* before,
+                                     const compute_t<T>* after, const T* dy, const T* dh, compute_t<T>* dc) {
   using C = compute_t<T>;
   for (uint32_t at = static_cast<uint32_t>(grid_thread()); at < cells; at += static_cast<uint32_t>(grid_threads())) {
     T* gate = gates + int64_t{at / width} * 4 * width + at % width;
@@ -58,7 +58,7 @@ void lstm_forward(Cuda device, const Tensor& w_hh, const LstmSequence& s) {
     const auto multiply = [&](const Tensor& h, const Tensor& y) { linear_forward(device, h, {w}, {}, y); };
     const auto cell = [&](const Tensor& gates, const Tensor& recurrent, const Tensor& before, const Tensor& after,
                           const Tensor& h) {
-      launch(device, "lstm", forward_kernel<T>, blocks_for(device, cells), kBlock, cells,
+      launch(device, "lstm", lstm_forward_kernel<T>, blocks_for(device, cells), kBlock, cells,
              static_cast<uint32_t>(h.dim(1)), gates.cuda_data<T>(), recurrent.cuda_data<T>(), before.cuda_data<C>(),
              after.cuda_data<C>(), h.cuda_data<T>());
     };
@@ -75,7 +75,7 @@ void lstm_backward(Cuda device, const Tensor& w_hh, const LstmSequence& s, const
     const auto multiply = [&](const Tensor& g, const Tensor& to) { linear_backward_data(device, g, {w}, to); };
     const auto cell = [&](const Tensor& gates, const Tensor& before, const Tensor& after, const Tensor& from_y,
                           const Tensor& from_h, const Tensor& to) {
-      launch(device, "lstm", backward_kernel<T>, blocks_for(device, cells), kBlock, cells,
+      launch(device, "lstm", lstm_backward_kernel<T>, blocks_for(device, cells), kBlock, cells,
              static_cast<uint32_t>(from_h.dim(1)), gates.cuda_data<T>(), before.cuda_data<C>(), after.cuda_data<C>(),
              from_y.cuda_data<T>(), from_h.cuda_data<T>(), to.cuda_data<C>());
     };

@@ -21,8 +21,8 @@ using detail::load_pack, detail::Pack, detail::store_pack;
 // One block per row: the maximum, then the sum of exp(x - largest): per thread in compute_t<T>, over the threads in
 // float64. Rows are `stride` elements apart.
 template <class T>
-__global__ void forward_kernel(uint32_t classes, uint32_t stride, const T* logits, const int32_t* labels,
-                               double smoothing, Ignore ignore, double* losses, double* log_sums) {
+__global__ void cross_entropy_forward_kernel(uint32_t classes, uint32_t stride, const T* logits, const int32_t* labels,
+                                             double smoothing, Ignore ignore, double* losses, double* log_sums) {
   using C = compute_t<T>;
   constexpr C kNone = -std::numeric_limits<C>::infinity();
   const int64_t row = blockIdx.x;
@@ -63,7 +63,7 @@ __global__ void forward_kernel(uint32_t classes, uint32_t stride, const T* logit
 
 // Uses one block.
 template <class T>
-__global__ void mean_kernel(int64_t n, const double* losses, double share, T* mean) {
+__global__ void cross_entropy_mean_kernel(int64_t n, const double* losses, double share, T* mean) {
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) sum += losses[i] * share;
   sum = block_reduce(sum, Plus());
@@ -71,9 +71,9 @@ __global__ void mean_kernel(int64_t n, const double* losses, double share, T* me
 }
 
 template <class T>
-__global__ void backward_kernel(uint32_t classes, bool packed, const T* logits, const int32_t* labels, double smoothing,
-                                Ignore ignore, const double* log_sums, const compute_t<T>* dy, double share,
-                                T* d_logits, int64_t first) {
+__global__ void cross_entropy_backward_kernel(uint32_t classes, bool packed, const T* logits, const int32_t* labels,
+                                              double smoothing, Ignore ignore, const double* log_sums,
+                                              const compute_t<T>* dy, double share, T* d_logits, int64_t first) {
   using C = compute_t<T>;
   const int64_t row = blockIdx.x;
   const T* x = logits + row * classes;
@@ -98,7 +98,8 @@ __global__ void backward_kernel(uint32_t classes, bool packed, const T* logits, 
 
 // One block per row.
 template <class T>
-__global__ void hits_kernel(int64_t classes, const T* logits, const int32_t* labels, int k, double* hits) {
+__global__ void cross_entropy_hits_kernel(int64_t classes, const T* logits, const int32_t* labels, int k,
+                                          double* hits) {
   const T* x = logits + blockIdx.x * classes;
   const int64_t label = labels[blockIdx.x];
   int before = 0;
@@ -114,24 +115,24 @@ void softmax_cross_entropy_forward(Cuda device, const Tensor& logits, const Tens
                                    std::optional<int64_t> classes) {
   dispatch_float(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     const uint32_t stride = index_count("softmax_cross_entropy", logits.dim(1));
-    launch(device, "softmax_cross_entropy", forward_kernel<T>, logits.dim(0), row_threads(stride / kPack<T>),
-           index_count("softmax_cross_entropy", classes.value_or(stride)), stride, logits.cuda_data<T>(),
-           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), losses.cuda_data<double>(),
+    launch(device, "softmax_cross_entropy", cross_entropy_forward_kernel<T>, logits.dim(0),
+           row_threads(stride / kPack<T>), index_count("softmax_cross_entropy", classes.value_or(stride)), stride,
+           logits.cuda_data<T>(), labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), losses.cuda_data<double>(),
            log_sums.cuda_data<double>());
   });
 }
 
 void mean_loss(Cuda device, const Tensor& losses, double share, const Tensor& mean) {
   dispatch_real(mean.dtype(), "mean_loss", [&]<class T>() {
-    launch(device, "mean_loss", mean_kernel<T>, 1, kBlock, losses.numel(), losses.cuda_data<double>(), share,
-           mean.cuda_data<T>());
+    launch(device, "mean_loss", cross_entropy_mean_kernel<T>, 1, kBlock, losses.numel(), losses.cuda_data<double>(),
+           share, mean.cuda_data<T>());
   });
 }
 
 void top_k_hits(Cuda device, const Tensor& logits, const Tensor& labels, int k, const Tensor& hits) {
   dispatch_real(logits.dtype(), "top_k_correct", [&]<class T>() {
-    launch(device, "top_k_correct", hits_kernel<T>, logits.dim(0), row_threads(logits.dim(1)), logits.dim(1),
-           logits.cuda_data<T>(), labels.cuda_data<int32_t>(), k, hits.cuda_data<double>());
+    launch(device, "top_k_correct", cross_entropy_hits_kernel<T>, logits.dim(0), row_threads(logits.dim(1)),
+           logits.dim(1), logits.cuda_data<T>(), labels.cuda_data<int32_t>(), k, hits.cuda_data<double>());
   });
 }
 
@@ -141,10 +142,10 @@ void softmax_cross_entropy_backward(Cuda device, const Tensor& logits, const Ten
   dispatch_float(logits.dtype(), "softmax_cross_entropy", [&]<class T>() {
     const T* from = logits.cuda_data<T>();
     T* to = d_logits.cuda_data<T>();
-    launch(device, "softmax_cross_entropy", backward_kernel<T>, logits.dim(0), row_threads(logits.dim(1) / kPack<T>),
-           index_count("softmax_cross_entropy", logits.dim(1)), aligned_alike(from, to), from,
-           labels.cuda_data<int32_t>(), smoothing, Ignore(ignore), log_sums.cuda_data<double>(),
-           dy.cuda_data<compute_t<T>>(), share, to, first);
+    launch(device, "softmax_cross_entropy", cross_entropy_backward_kernel<T>, logits.dim(0),
+           row_threads(logits.dim(1) / kPack<T>), index_count("softmax_cross_entropy", logits.dim(1)),
+           aligned_alike(from, to), from, labels.cuda_data<int32_t>(), smoothing, Ignore(ignore),
+           log_sums.cuda_data<double>(), dy.cuda_data<compute_t<T>>(), share, to, first);
   });
 }
 

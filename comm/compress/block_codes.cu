@@ -54,15 +54,15 @@ __device__ float scale_of(const Measure& block, int64_t n, const LevelFormat& fo
   return bound < largest ? bound : largest;
 }
 
-__global__ void measure_kernel(Job job, LevelFormat format, Measure* of_pieces) {
+__global__ void block_measure_kernel(Job job, LevelFormat format, Measure* of_pieces) {
   __shared__ float z[kSumPiece];
   const Measure own = measure(job, job.pieces[blockIdx.x], needs_squares(format), z);
   if (threadIdx.x == 0) of_pieces[blockIdx.x] = own;
 }
 
 // One warp per long block.
-__global__ void scale_kernel(Job job, LevelFormat format, const LongBlock* blocks, const Measure* of_pieces,
-                             float* scales) {
+__global__ void block_scale_kernel(Job job, LevelFormat format, const LongBlock* blocks, const Measure* of_pieces,
+                                   float* scales) {
   const LongBlock block = blocks[blockIdx.x];
   const Measure* own = of_pieces + block.first;
   const Measure all{lane_largest(block.pieces, [=](int64_t i) { return own[i].most; }),
@@ -127,7 +127,7 @@ struct Levels {
 };
 
 template <class Format>
-__global__ void mean_kernel(Means means, Format format) {
+__global__ void block_mean_kernel(Means means, Format format) {
   const BlockPiece piece = means.pieces[blockIdx.x];
   const CodedBlock block = means.blocks[piece.block];
   const uint32_t* code = means.words + block.at;
@@ -225,8 +225,8 @@ void encode(Cuda device, const Job& job, const BlockPieces& pieces, const LevelF
   const Scratch<Measure> of_pieces(device, pieces.of_long_blocks);
   const Scratch<float> scales(device, blocks);
   if (blocks > 0) {
-    launch(device, format.name, measure_kernel, pieces.of_long_blocks, kBlock, job, format, of_pieces.data());
-    launch(device, format.name, scale_kernel, blocks, 32, job, format, table_on(device, pieces.long_blocks),
+    launch(device, format.name, block_measure_kernel, pieces.of_long_blocks, kBlock, job, format, of_pieces.data());
+    launch(device, format.name, block_scale_kernel, blocks, 32, job, format, table_on(device, pieces.long_blocks),
            of_pieces.data(), scales.data());
   }
   const auto run = [&](auto kernel) {
@@ -238,7 +238,7 @@ void encode(Cuda device, const Job& job, const BlockPieces& pieces, const LevelF
 }
 
 void mean(Cuda device, const Means& means, int64_t pieces, const LevelFormat& format) {
-  launch(device, format.name, mean_kernel<Levels>, pieces, kBlock, means,
+  launch(device, format.name, block_mean_kernel<Levels>, pieces, kBlock, means,
          Levels{format.levels, level_bits(format.levels)});
 }
 
@@ -255,7 +255,7 @@ void encode(Cuda device, const Job& job, const BlockPieces& pieces, const OneBit
 }
 
 void mean(Cuda device, const Means& means, int64_t pieces, const OneBitFormat&) {
-  launch(device, "one_bit", mean_kernel<OneBits>, pieces, kBlock, means, OneBits{});
+  launch(device, "one_bit", block_mean_kernel<OneBits>, pieces, kBlock, means, OneBits{});
 }
 
 void encode(Cuda device, const Job& job, const BlockPieces& pieces, const LargestFormat& format) {

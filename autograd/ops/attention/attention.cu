@@ -119,8 +119,8 @@ struct Tiles {
 // One block per tile of queries; o, largest and sum are updated for each tile of keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
-    forward_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, T* out,
-                   compute_t<T>* log_sums) {
+    attention_forward_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, T* out,
+                             compute_t<T>* log_sums) {
   using Of = Tiles<T, kWidth>;
   using C = compute_t<T>;
   constexpr int kPer = Of::kPer, kSide = Of::kSide, kRows = Of::kRows;
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
 
 // delta [batch, heads, queries] = Σ d_out · out; one warp per query.
 template <class T, class C = compute_t<T>>
-__global__ void delta_kernel(AttentionView call, uint32_t rows, const T* out, const T* d_out, C* delta) {
+__global__ void attention_delta_kernel(AttentionView call, uint32_t rows, const T* out, const T* d_out, C* delta) {
   const uint32_t step = grid_threads32() / 32, queries = static_cast<uint32_t>(call.queries);
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (uint32_t i = grid_thread32() / 32; i < rows; i += step) {
@@ -227,8 +227,8 @@ __device__ void tile_gradients(const AttentionView& call, const AttentionHeadVie
 // One block per tile of queries: dq = scale · Σ ds · k, over the tiles of keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
-    query_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
-                           const compute_t<T>* log_sums, const compute_t<T>* delta, T* dq) {
+    attention_query_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v,
+                                     const T* d_out, const compute_t<T>* log_sums, const compute_t<T>* delta, T* dq) {
   using Of = Tiles<T, kWidth>;
   using C = compute_t<T>;
   constexpr int kRows = Of::kRows;
@@ -262,8 +262,9 @@ __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
 // share the keys.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(Tiles<T, kWidth>::kThreads, 2)
-    key_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v, const T* d_out,
-                         const compute_t<T>* log_sums, const compute_t<T>* delta, T* dk, T* dv) {
+    attention_key_gradients_kernel(AttentionView call, int64_t tiles, const T* q, const T* k, const T* v,
+                                   const T* d_out, const compute_t<T>* log_sums, const compute_t<T>* delta, T* dk,
+                                   T* dv) {
   using Of = Tiles<T, kWidth>;
   using C = compute_t<T>;
   constexpr int kRows = Of::kRows;
@@ -329,8 +330,8 @@ void attention_forward(Cuda device, const AttentionTensors& t, const AttentionOp
     dispatch_width(t, [&](auto width) {
       using Of = Tiles<T, width()>;
       const int64_t tiles = Of::count(call.queries);
-      launch(device, "attention", forward_kernel<T, width()>, call.batch * call.heads * tiles, Of::kThreads, call,
-             tiles, t.q.cuda_data<T>(), t.k.cuda_data<T>(), t.v.cuda_data<T>(), t.out.cuda_data<T>(),
+      launch(device, "attention", attention_forward_kernel<T, width()>, call.batch * call.heads * tiles, Of::kThreads,
+             call, tiles, t.q.cuda_data<T>(), t.k.cuda_data<T>(), t.v.cuda_data<T>(), t.out.cuda_data<T>(),
              t.log_sums.cuda_data<compute_t<T>>());
     });
   });
@@ -345,17 +346,17 @@ void attention_backward(Cuda device, const AttentionTensors& t, const AttentionO
     using C = compute_t<T>;
     const T *q = t.q.cuda_data<T>(), *k = t.k.cuda_data<T>(), *v = t.v.cuda_data<T>(), *d_out = d.out.cuda_data<T>();
     const C* log_sums = t.log_sums.cuda_data<C>();
-    launch(device, "attention", delta_kernel<T>, blocks_for(device, delta.numel() * 32), kBlock, call,
+    launch(device, "attention", attention_delta_kernel<T>, blocks_for(device, delta.numel() * 32), kBlock, call,
            index_count("attention", delta.numel()), t.out.cuda_data<T>(), d_out, delta.cuda_data<C>());
     dispatch_width(t, [&](auto width) {
       using Of = Tiles<T, width()>;
       const int64_t queries = Of::count(call.queries), keys = Of::count(call.keys), heads = call.batch * call.heads;
       if (d.q.defined())
-        launch(device, "attention", query_gradients_kernel<T, width()>, heads * queries, Of::kThreads, call, queries, q,
-               k, v, d_out, log_sums, delta.cuda_data<C>(), d.q.cuda_data<T>());
+        launch(device, "attention", attention_query_gradients_kernel<T, width()>, heads * queries, Of::kThreads, call,
+               queries, q, k, v, d_out, log_sums, delta.cuda_data<C>(), d.q.cuda_data<T>());
       if (d.k.defined() || d.v.defined())
-        launch(device, "attention", key_gradients_kernel<T, width()>, heads / call.group * keys, Of::kThreads, call,
-               keys, q, k, v, d_out, log_sums, delta.cuda_data<C>(), data_or_null<T>(d.k), data_or_null<T>(d.v));
+        launch(device, "attention", attention_key_gradients_kernel<T, width()>, heads / call.group * keys, Of::kThreads,
+               call, keys, q, k, v, d_out, log_sums, delta.cuda_data<C>(), data_or_null<T>(d.k), data_or_null<T>(d.v));
     });
   });
 }

@@ -44,8 +44,8 @@ struct Chosen<128> {
 // The warps of a block own queries; the tiles are keys and values.
 template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Forward>
 __global__ void __launch_bounds__(kThreads, Of::kBlocks)
-    forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, KeptBits kept,
-                   bf16* out, float* log_sums) {
+    mma_forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, KeptBits kept,
+                       bf16* out, float* log_sums) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
@@ -100,8 +100,8 @@ __host__ __device__ inline int64_t even(int64_t queries) { return queries + quer
 
 // exponent = log sum · log2 e and delta = Σ d_out · out; kColumns lanes per row, eight elements each.
 template <int kWidth>
-__global__ void query_kernel(AttentionView call, uint32_t rows, const bf16* out, const bf16* d_out,
-                             const float* log_sums, Query* of_queries) {
+__global__ void mma_query_kernel(AttentionView call, uint32_t rows, const bf16* out, const bf16* d_out,
+                                 const float* log_sums, Query* of_queries) {
   constexpr int kColumns = kWidth / 8;
   const uint32_t heads = static_cast<uint32_t>(call.heads), queries = static_cast<uint32_t>(call.queries);
   const uint32_t step = grid_threads32() / kColumns;
@@ -128,8 +128,8 @@ __global__ void query_kernel(AttentionView call, uint32_t rows, const bf16* out,
 // The warps of a block own queries; the tiles are keys and values: dq = scale · Σ ds · k.
 template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Queries>
 __global__ void __launch_bounds__(kThreads, Of::kBlocks)
-    query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
-                           const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dq) {
+    mma_query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
+                               const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dq) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
   const AttentionPlace place(call, tiles);
@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
 // dk = scale · Σ dsᵀ · q.
 template <int kWidth, bool kDrops, class Of = typename Chosen<kWidth>::Keys>
 __global__ void __launch_bounds__(kThreads, Of::kBlocks)
-    key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
-                         const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dk, bf16* dv) {
+    mma_key_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
+                             const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dk, bf16* dv) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
   using OwnValues = OwnRows<Of, Chosen<kWidth>::kValueSteps>;
   __shared__ typename OwnValues::Memory memory;
@@ -368,7 +368,7 @@ void attention_forward_mma(Cuda device, const AttentionTensors& t, const Attenti
   dispatch(call, [&](auto width, auto drops) {
     using Of = typename Chosen<width()>::Forward;
     const int64_t tiles = Of::tiles(call.queries);
-    launch(device, "attention", forward_kernel<width(), drops()>, call.batch * call.heads * tiles, kThreads, call,
+    launch(device, "attention", mma_forward_kernel<width(), drops()>, call.batch * call.heads * tiles, kThreads, call,
            tiles, t.q.cuda_data<bf16>(), t.k.cuda_data<bf16>(), t.v.cuda_data<bf16>(), KeptBits{kept_data(bits)},
            t.out.cuda_data<bf16>(), t.log_sums.cuda_data<float>());
   });
@@ -387,14 +387,14 @@ void attention_backward_mma(Cuda device, const AttentionTensors& t, const Attent
   const KeptBits kept{kept_data(bits)};
   dispatch(call, [&](auto width, auto drops) {
     using Of = Chosen<width()>;
-    launch(device, "attention", query_kernel<width()>, blocks_for(device, rows * (width() / 8)), kBlock, call,
+    launch(device, "attention", mma_query_kernel<width()>, blocks_for(device, rows * (width() / 8)), kBlock, call,
            index_count("attention", rows), out, d_out, log_sums, of_queries);
     const int64_t of_q = Of::Queries::tiles(call.queries), of_k = Of::Keys::tiles(call.keys);
     if (d.q.defined())
-      launch(device, "attention", query_gradients_kernel<width(), drops()>, heads * of_q, kThreads, call, of_q, q, k, v,
-             d_out, of_queries, kept, d.q.cuda_data<bf16>());
+      launch(device, "attention", mma_query_gradients_kernel<width(), drops()>, heads * of_q, kThreads, call, of_q, q,
+             k, v, d_out, of_queries, kept, d.q.cuda_data<bf16>());
     if (d.k.defined() || d.v.defined())
-      launch(device, "attention", key_gradients_kernel<width(), drops()>, heads / call.group * of_k, kThreads, call,
+      launch(device, "attention", mma_key_gradients_kernel<width(), drops()>, heads / call.group * of_k, kThreads, call,
              of_k, q, k, v, d_out, of_queries, kept, data_or_null(d.k), data_or_null(d.v));
   });
 }

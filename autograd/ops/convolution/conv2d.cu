@@ -9,9 +9,9 @@ namespace godwit {
 namespace {
 
 // Indices of a pixel of memory [.., rows, columns].
-struct Place {
+struct ConvPlace {
   uint32_t image, row, column;
-  __device__ Place(uint32_t pixel, int64_t rows, int64_t columns)
+  __device__ ConvPlace(uint32_t pixel, int64_t rows, int64_t columns)
       : image(pixel / static_cast<uint32_t>(columns) / static_cast<uint32_t>(rows)),
         row(pixel / static_cast<uint32_t>(columns) % static_cast<uint32_t>(rows)),
         column(pixel % static_cast<uint32_t>(columns)) {}
@@ -32,10 +32,10 @@ struct Correlated {
   uint32_t in, out;  // channels of a group
   template <int n>
   __device__ void operator()(uint32_t window, uint32_t channel, T (&values)[n]) const {
-    const Place p(window, s.ho, s.wo);
+    const ConvPlace p(window, s.ho, s.wo);
     for (int k = 0; k < n; ++k) values[k] = static_cast<T>(correlation(p, channel + k));
   }
-  __device__ compute_t<T> correlation(const Place& p, uint32_t channel) const {
+  __device__ compute_t<T> correlation(const ConvPlace& p, uint32_t channel) const {
     const int64_t first = channel / out * in;
     const T* tap = w + channel * s.kh * s.kw * in;
     compute_t<T> sum = 0;
@@ -57,10 +57,10 @@ struct DataGradient {
   uint32_t in, out;  // channels of a group
   template <int n>
   __device__ void operator()(uint32_t pixel, uint32_t channel, T (&values)[n]) const {
-    const Place p(pixel, s.h, s.w);
+    const ConvPlace p(pixel, s.h, s.w);
     for (int k = 0; k < n; ++k) values[k] = static_cast<T>(gradient(p, channel + k));
   }
-  __device__ compute_t<T> gradient(const Place& p, uint32_t channel) const {
+  __device__ compute_t<T> gradient(const ConvPlace& p, uint32_t channel) const {
     const int64_t first = channel / in * out, c = channel % in;
     const auto stride = static_cast<uint32_t>(s.stride);
     compute_t<T> sum = 0;
@@ -80,14 +80,15 @@ struct DataGradient {
 
 // One block per element of dw.
 template <class T>
-__global__ void filter_gradient_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy, compute_t<T>* dw) {
+__global__ void conv_filter_gradient_kernel(Conv2dShape s, uint32_t windows, const T* x, const T* dy,
+                                            compute_t<T>* dw) {
   using C = compute_t<T>;
   const auto in = static_cast<uint32_t>(s.c / s.groups), out = static_cast<uint32_t>(s.o / s.groups);
-  const Place p(blockIdx.x / in, s.kh, s.kw);  // p.image: index of the filter
+  const ConvPlace p(blockIdx.x / in, s.kh, s.kw);  // p.image: index of the filter
   const int64_t channel = p.image / out * in + blockIdx.x % in;
   C sum = 0;
   for (uint32_t window = threadIdx.x; window < windows; window += blockDim.x) {
-    const Place at(window, s.ho, s.wo);
+    const ConvPlace at(window, s.ho, s.wo);
     const int64_t from = pixel(s, at.image, at.row, at.column, p.row, p.column);
     if (from >= 0) sum += C(x[from + channel]) * C(dy[window * s.o + p.image]);
   }
@@ -225,7 +226,7 @@ void conv2d_backward_weights(Cuda device, const Conv2dShape& s, const Tensor& x,
   if (by_library(device, Convolution::backward_filter, s, x, dw, dy)) return;
   dispatch_float(x.dtype(), "conv2d", [&]<class T>() {
     const int64_t windows = s.n * s.ho * s.wo;
-    launch(device, "conv2d", filter_gradient_kernel<T>, dw.numel(), row_threads(windows), s,
+    launch(device, "conv2d", conv_filter_gradient_kernel<T>, dw.numel(), row_threads(windows), s,
            index_count("conv2d", windows), x.cuda_data<T>(), dy.cuda_data<T>(), dw.cuda_data<compute_t<T>>());
   });
 }

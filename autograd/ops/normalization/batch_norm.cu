@@ -94,7 +94,7 @@ struct Channels {
 // Two sums over the rows for each channel, in float64 and in a fixed order: a thread's rows, a block's threads, the
 // blocks. `Term` creates the run<n> of a thread's channels; its add<u> is the f of for_rows().
 template <int n, class Term>
-__global__ void sums_kernel(Tiling t, Term term, double* partial) {
+__global__ void batch_norm_sums_kernel(Tiling t, Term term, double* partial) {
   __shared__ double sums[2 * n][kBlock];  // in this order, so that a warp uses all banks
   double of_thread[2 * n] = {};
   const Strip strip(t, n);
@@ -118,7 +118,7 @@ __global__ void sums_kernel(Tiling t, Term term, double* partial) {
 
 // One block per channel; `finish` receives both sums.
 template <class Finish>
-__global__ void totals_kernel(const double* partial, int64_t chunks, int64_t channels, Finish finish) {
+__global__ void batch_norm_totals_kernel(const double* partial, int64_t chunks, int64_t channels, Finish finish) {
   double first = 0, second = 0;
   for (int64_t chunk = threadIdx.x; chunk < chunks; chunk += blockDim.x) {
     first += partial[2 * chunk * channels + blockIdx.x];
@@ -133,9 +133,10 @@ template <int n, class Term, class Finish>
 void channel_sums(Cuda device, const Tensor& x, Term term, Finish finish) {
   const Tiling t(x, n);
   const Tensor partial({t.chunks, 2, t.channels}, DType::f64, x.device());
-  launch(device, "batch_norm", sums_kernel<n, Term>, t.blocks(), kBlock, t, term, partial.cuda_data<double>());
-  launch(device, "batch_norm", totals_kernel<Finish>, t.channels, row_threads(t.chunks), partial.cuda_data<double>(),
-         t.chunks, t.channels, finish);
+  launch(device, "batch_norm", batch_norm_sums_kernel<n, Term>, t.blocks(), kBlock, t, term,
+         partial.cuda_data<double>());
+  launch(device, "batch_norm", batch_norm_totals_kernel<Finish>, t.channels, row_threads(t.chunks),
+         partial.cuda_data<double>(), t.chunks, t.channels, finish);
 }
 
 // Σ (x - x₀) and Σ (x - x₀)², where x₀ is the first row.
@@ -182,9 +183,9 @@ struct Moments {
 
 // running = (1 - momentum) · running + momentum · batch, with the unbiased variance
 template <class C>
-__global__ void finalize_kernel(int64_t channels, const double* mean, const double* variance, double own_rows,
-                              const double* all_rows, double momentum, double eps, C* running_mean, C* running_var,
-                              C* to_mean, C* to_inv_std) {
+__global__ void batch_norm_finalize_kernel(int64_t channels, const double* mean, const double* variance,
+                                           double own_rows, const double* all_rows, double momentum, double eps,
+                                           C* running_mean, C* running_var, C* to_mean, C* to_inv_std) {
   const double rows = all_rows ? all_rows[0] : own_rows, unbiased = rows / (rows - 1);
   for (int64_t c = grid_thread(); c < channels; c += grid_threads()) {
     if (running_mean) running_mean[c] = static_cast<C>((1 - momentum) * double(running_mean[c]) + momentum * mean[c]);
@@ -196,7 +197,7 @@ __global__ void finalize_kernel(int64_t channels, const double* mean, const doub
 }
 
 template <int n, class T, class C = compute_t<T>>
-__global__ void forward_kernel(Tiling t, Norm<C> norm, bool relu, const T* x, const T* residual, T* y) {
+__global__ void batch_norm_forward_kernel(Tiling t, Norm<C> norm, bool relu, const T* x, const T* residual, T* y) {
   const Strip strip(t, n);
   if (strip.begin >= strip.end) return;
   const Channels<n, C> channels(norm, strip.channel);
@@ -263,7 +264,7 @@ struct Products {
 };
 
 template <class C>
-struct ParameterGradients {
+struct BatchNormGradients {
   const C* inv_std;
   C *d_gamma, *d_beta;
   __device__ void operator()(int64_t c, double sum, double product) const {
@@ -274,8 +275,8 @@ struct ParameterGradients {
 
 // dx = scale · (g - offset - slope · (x - mean))
 template <int n, class T, class C = compute_t<T>>
-__global__ void input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma, const C* d_beta, const T* x,
-                             const T* dy, T* dx) {
+__global__ void batch_norm_input_kernel(Tiling t, Norm<C> norm, bool relu, const C* d_gamma, const C* d_beta,
+                                        const T* x, const T* dy, T* dx) {
   const Strip strip(t, n);
   if (strip.begin >= strip.end) return;
   const Channels<n, C> channels(norm, strip.channel);
@@ -325,7 +326,7 @@ void batch_norm_finalize(Cuda device, const Tensor& mean, const Tensor& variance
                          const BatchNormOptions& options, const Tensor& running_mean, const Tensor& running_var,
                          const BatchNormState& state) {
   dispatch_real(state.mean.dtype(), "batch_norm", [&]<class C>() {
-    launch(device, "batch_norm", finalize_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
+    launch(device, "batch_norm", batch_norm_finalize_kernel<C>, blocks_for(device, mean.numel()), kBlock, mean.numel(),
            mean.cuda_data<double>(), variance.cuda_data<double>(), rows, data_or_null<double>(all_rows),
            options.momentum, options.eps, data_or_null<C>(running_mean), data_or_null<C>(running_var),
            state.mean.cuda_data<C>(), state.inv_std.cuda_data<C>());
@@ -339,7 +340,8 @@ void batch_norm_forward(Cuda device, const BatchNormState& state, const Tensor& 
     const Norm<compute_t<T>> norm(state);
     const auto run = [&]<int n>() {
       const Tiling t(state.x, n);
-      launch(device, "batch_norm", forward_kernel<n, T>, t.blocks(), kBlock, t, norm, state.relu, x, plus, to);
+      launch(device, "batch_norm", batch_norm_forward_kernel<n, T>, t.blocks(), kBlock, t, norm, state.relu, x, plus,
+             to);
     };
     by_packs<T>(channels_of(state.x), run, x, plus, to);
   });
@@ -351,7 +353,7 @@ void batch_norm_backward_parameters(Cuda device, const BatchNormState& state, co
     using C = compute_t<T>;
     const Products<T> products{Norm<C>(state),    mask_of(state),           state.x.cuda_data<T>(),
                                dy.cuda_data<T>(), data_or_null<T>(state.y), g.cuda_data<T>()};
-    const ParameterGradients<C> finish{state.inv_std.cuda_data<C>(), d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()};
+    const BatchNormGradients<C> finish{state.inv_std.cuda_data<C>(), d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()};
     by_packs<T>(
         channels_of(state.x), [&]<int n>() { channel_sums<n>(device, state.x, products, finish); }, products.x,
         products.dy, products.y, products.g);
@@ -369,8 +371,8 @@ void batch_norm_backward_input(Cuda device, const BatchNormState& state, const T
             *of_beta = training ? d_beta.cuda_data<C>() : nullptr;
     const auto run = [&]<int n>() {
       const Tiling t(state.x, n);
-      launch(device, "batch_norm", input_kernel<n, T>, t.blocks(), kBlock, t, norm, mask_of(state) == Mask::recomputed,
-             of_gamma, of_beta, x, from, to);
+      launch(device, "batch_norm", batch_norm_input_kernel<n, T>, t.blocks(), kBlock, t, norm,
+             mask_of(state) == Mask::recomputed, of_gamma, of_beta, x, from, to);
     };
     by_packs<T>(channels_of(state.x), run, x, from, to);
   });

@@ -8,13 +8,13 @@ using detail::CombineStatistics, detail::CombineSums, detail::PackStatistics, de
 namespace {
 
 template <class F>
-__global__ void each_kernel(int64_t n, F f) {
+__global__ void batch_norm_each_kernel(int64_t n, F f) {
   for (int64_t i = grid_thread(); i < n; i += grid_threads()) f(i);
 }
 
 template <class F>
 void for_each(Cuda device, int64_t n, const F& f) {
-  launch(device, "batch_norm", each_kernel<F>, blocks_for(device, n, 64), 64, n, f);
+  launch(device, "batch_norm", batch_norm_each_kernel<F>, blocks_for(device, n, 64), 64, n, f);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@ using detail::load_pack, detail::Pack, detail::store_pack;
 
 // One block per row; a thread reads back only values that it wrote.
 template <class T>
-__global__ void forward_kernel(uint32_t width, bool packed, const T* x, const T* residual, const compute_t<T>* gamma,
-                               const compute_t<T>* beta, compute_t<T> eps, T* sum, T* y, compute_t<T>* mean,
-                               compute_t<T>* inv_std) {
+__global__ void layer_norm_forward_kernel(uint32_t width, bool packed, const T* x, const T* residual,
+                                          const compute_t<T>* gamma, const compute_t<T>* beta, compute_t<T> eps, T* sum,
+                                          T* y, compute_t<T>* mean, compute_t<T>* inv_std) {
   using C = compute_t<T>;
   const int64_t row = blockIdx.x, first = row * width;
   const C share = C(1) / static_cast<C>(width);
@@ -57,8 +57,8 @@ __global__ void forward_kernel(uint32_t width, bool packed, const T* x, const T*
 }
 
 template <class T>
-__global__ void backward_kernel(uint32_t width, bool packed, const T* x, const compute_t<T>* gamma,
-                                const compute_t<T>* mean, const compute_t<T>* inv_std, const T* dy, T* dx) {
+__global__ void layer_norm_backward_kernel(uint32_t width, bool packed, const T* x, const compute_t<T>* gamma,
+                                           const compute_t<T>* mean, const compute_t<T>* inv_std, const T* dy, T* dx) {
   using C = compute_t<T>;
   const int64_t row = blockIdx.x, first = row * width;
   const C m = mean[row], inv = inv_std[row], share = C(1) / static_cast<C>(width);
@@ -87,7 +87,7 @@ __global__ void backward_kernel(uint32_t width, bool packed, const T* x, const c
 
 // The gradients of gamma and beta.
 template <class T>
-struct ParameterGradients {
+struct LayerNormGradients {
   static constexpr int kSums = 2;
   const T *x, *dy;
   const compute_t<T>*mean, *inv_std;
@@ -114,7 +114,7 @@ void layer_norm_forward(Cuda device, const Tensor& x, const Tensor& residual, co
     const T *in = x.cuda_data<T>(), *plus = residual.defined() ? residual.cuda_data<T>() : nullptr;
     T *added = sum.cuda_data<T>(), *to = y.cuda_data<T>();
     const bool packed = aligned_alike(in, to) && (plus == nullptr || aligned_alike(in, plus, added));
-    launch(device, "layer_norm", forward_kernel<T>, x.dim(0), row_threads(x.dim(1) / kPack<T>),
+    launch(device, "layer_norm", layer_norm_forward_kernel<T>, x.dim(0), row_threads(x.dim(1) / kPack<T>),
            index_count("layer_norm", x.dim(1)), packed, in, plus, gamma.cuda_data<C>(), beta.cuda_data<C>(), eps, added,
            to, mean.cuda_data<C>(), inv_std.cuda_data<C>());
   });
@@ -129,11 +129,12 @@ void layer_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, cons
     const T *in = x.cuda_data<T>(), *from = dy.cuda_data<T>();
     T* to = dx.cuda_data<T>();
     const C *means = mean.cuda_data<C>(), *inv_stds = inv_std.cuda_data<C>();
-    column_sums<T, ParameterGradients<T>, C>(device, "layer_norm", n, width,
-                                             ParameterGradients<T>{in, from, means, inv_stds, width},
+    column_sums<T, LayerNormGradients<T>, C>(device, "layer_norm", n, width,
+                                             LayerNormGradients<T>{in, from, means, inv_stds, width},
                                              {d_gamma.cuda_data<C>(), d_beta.cuda_data<C>()}, {in, from});
-    launch(device, "layer_norm", backward_kernel<T>, n, row_threads(width / kPack<T>), index_count("layer_norm", width),
-           aligned_alike(in, from, to), in, gamma.cuda_data<C>(), means, inv_stds, from, to);
+    launch(device, "layer_norm", layer_norm_backward_kernel<T>, n, row_threads(width / kPack<T>),
+           index_count("layer_norm", width), aligned_alike(in, from, to), in, gamma.cuda_data<C>(), means, inv_stds,
+           from, to);
   });
 }
 

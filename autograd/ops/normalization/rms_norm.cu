@@ -10,7 +10,8 @@ using detail::load_pack, detail::Pack, detail::store_pack;
 
 // One block per row.
 template <class T, class C = compute_t<T>>
-__global__ void forward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, C eps, T* y, C* inv_rms) {
+__global__ void rms_norm_forward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, C eps, T* y,
+                                        C* inv_rms) {
   const int64_t row = blockIdx.x, first = row * width;
   C squares = 0;
   for_row(x + first, width, packed, [&]<int n>(uint32_t c) {
@@ -29,8 +30,8 @@ __global__ void forward_kernel(uint32_t width, bool packed, const T* x, const C*
 }
 
 template <class T, class C = compute_t<T>>
-__global__ void backward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, const C* inv_rms, const T* dy,
-                                T* dx) {
+__global__ void rms_norm_backward_kernel(uint32_t width, bool packed, const T* x, const C* gamma, const C* inv_rms,
+                                         const T* dy, T* dx) {
   const int64_t row = blockIdx.x, first = row * width;
   const C inv = inv_rms[row];
   C product = 0;
@@ -73,7 +74,7 @@ void rms_norm_forward(Cuda device, const Tensor& x, const Tensor& gamma, double 
     using C = compute_t<T>;
     const T* in = x.cuda_data<T>();
     T* to = y.cuda_data<T>();
-    launch(device, "rms_norm", forward_kernel<T>, x.dim(0), row_threads(x.dim(1) / kPack<T>),
+    launch(device, "rms_norm", rms_norm_forward_kernel<T>, x.dim(0), row_threads(x.dim(1) / kPack<T>),
            index_count("rms_norm", x.dim(1)), aligned_alike(in, to), in, gamma.cuda_data<C>(), eps, to,
            inv_rms.cuda_data<C>());
   });
@@ -90,8 +91,8 @@ void rms_norm_backward(Cuda device, const Tensor& x, const Tensor& gamma, const 
     const C* inverses = inv_rms.cuda_data<C>();
     column_sums<T, GammaGradient<T>, C>(device, "rms_norm", n, width, {in, from, inverses, width},
                                         {d_gamma.cuda_data<C>()}, {in, from});
-    launch(device, "rms_norm", backward_kernel<T>, n, row_threads(width / kPack<T>), index_count("rms_norm", width),
-           aligned_alike(in, from, to), in, gamma.cuda_data<C>(), inverses, from, to);
+    launch(device, "rms_norm", rms_norm_backward_kernel<T>, n, row_threads(width / kPack<T>),
+           index_count("rms_norm", width), aligned_alike(in, from, to), in, gamma.cuda_data<C>(), inverses, from, to);
   });
 }
 

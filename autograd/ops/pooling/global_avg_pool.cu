@@ -6,7 +6,7 @@ namespace {
 
 // Sums each row of pixels in compute_t, and the rows in float64.
 template <class T>
-struct Mean {
+struct PixelMean {
   const T* from;
   int64_t height, width, channels;
   template <int n>
@@ -27,7 +27,7 @@ struct Mean {
 };
 
 template <class T>
-struct Spread {
+struct PixelSpread {
   const T* from;
   uint32_t pixels;
   int64_t channels;
@@ -44,8 +44,8 @@ struct Spread {
 void global_avg_pool_forward(Cuda device, const Tensor& x, const Tensor& y) {
   dispatch_float(x.dtype(), "global_avg_pool", [&]<class T>() {
     const T* from = x.cuda_data<T>();
-    generate_rows(device, "global_avg_pool", x.dim(0), x.dim(3), x.dim(3), Mean<T>{from, x.dim(1), x.dim(2), x.dim(3)},
-                  y.cuda_data<T>(), from);
+    generate_rows(device, "global_avg_pool", x.dim(0), x.dim(3), x.dim(3),
+                  PixelMean<T>{from, x.dim(1), x.dim(2), x.dim(3)}, y.cuda_data<T>(), from);
   });
 }
 
@@ -54,9 +54,10 @@ void global_avg_pool_backward(Cuda device, const Tensor& dy, const Tensor& dx) {
     using C = compute_t<T>;
     const int64_t pixels = dx.dim(1) * dx.dim(2);
     const T* from = dy.cuda_data<T>();
-    generate_rows(device, "global_avg_pool", dx.dim(0) * pixels, dx.dim(3), dx.dim(3),
-                  Spread<T>{from, index_count("global_avg_pool", pixels), dx.dim(3), C(1) / static_cast<C>(pixels)},
-                  dx.cuda_data<T>(), from);
+    generate_rows(
+        device, "global_avg_pool", dx.dim(0) * pixels, dx.dim(3), dx.dim(3),
+        PixelSpread<T>{from, index_count("global_avg_pool", pixels), dx.dim(3), C(1) / static_cast<C>(pixels)},
+        dx.cuda_data<T>(), from);
   });
 }
 

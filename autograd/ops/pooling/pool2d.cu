@@ -29,7 +29,7 @@ __device__ void for_taps(const Geometry& g, const Place& p, const F& f) {
 
 // A larger value, or the first NaN, replaces the maximum. Threads process n channels at a time.
 template <int n, class T>
-__global__ void max_kernel(Geometry g, uint32_t packs, const T* x, T* y, uint8_t* taps) {
+__global__ void pool_max_kernel(Geometry g, uint32_t packs, const T* x, T* y, uint8_t* taps) {
   using C = compute_t<T>;
   const auto row_packs = static_cast<uint32_t>(g.channels / n);
   for (uint32_t at = grid_thread32(); at < packs; at += grid_threads32()) {
@@ -149,7 +149,8 @@ void max_pool2d_forward(Cuda device, const Tensor& x, const Pool2dOptions& optio
         x.dim(3),
         [&]<int n>() {
           const uint32_t packs = index_count("max_pool2d", y.numel() / n);
-          launch(device, "max_pool2d", max_kernel<n, T>, blocks_for(device, packs), kBlock, g, packs, from, to, where);
+          launch(device, "max_pool2d", pool_max_kernel<n, T>, blocks_for(device, packs), kBlock, g, packs, from, to,
+                 where);
         },
         from, to, where);
   });

@@ -45,7 +45,8 @@ __device__ void mean_at(const T* parts, int64_t count, int64_t senders, float di
 
 // Processes `packs` packs of 16 bytes, then the remaining elements.
 template <class T>
-__global__ void mean_kernel(const T* parts, int64_t packs, int64_t count, int64_t senders, float divisor, T* mean) {
+__global__ void half_mean_kernel(const T* parts, int64_t packs, int64_t count, int64_t senders, float divisor,
+                                 T* mean) {
   constexpr int kWidth = kPack<T>;
   for (int64_t pack = grid_thread(); pack < packs; pack += grid_threads())
     mean_at<kWidth>(parts, count, senders, divisor, pack * kWidth, mean);
@@ -89,8 +90,8 @@ void mean_of_halves(Cuda device, const Tensor& parts, int divisor, const Tensor&
     T* to = mean.cuda_data<T>();
     // Packs need every part to be aligned: the first part, and the stride of the parts.
     const int64_t packs = aligned_to<16>(from, to) && (senders <= 1 || n % kPack<T> == 0) ? n / kPack<T> : 0;
-    launch(device, "mean_of_halves", mean_kernel<T>, blocks_for(device, packs > 0 ? packs : n), kBlock, from, packs, n,
-           senders, static_cast<float>(divisor), to);
+    launch(device, "mean_of_halves", half_mean_kernel<T>, blocks_for(device, packs > 0 ? packs : n), kBlock, from,
+           packs, n, senders, static_cast<float>(divisor), to);
   });
 }
 

@@ -85,8 +85,8 @@ __device__ void put_scale(const SignTile* tiles, int64_t tile, float scale, uint
 // One block of threads per tile. If every block of values is one tile (`whole`), compresses it; otherwise writes y to e
 // and its sum to sums.
 template <class X>
-__global__ void compress_kernel(X x, float* e, const SignTile* tiles, SignScale scale, bool whole, uint32_t* words,
-                                float* sums, unsigned long long* fault) {
+__global__ void signs_compress_kernel(X x, float* e, const SignTile* tiles, SignScale scale, bool whole,
+                                      uint32_t* words, float* sums, unsigned long long* fault) {
   __shared__ float y[SignTile::kValues];
   const SignTile tile = tiles[blockIdx.x];
   for (int i = static_cast<int>(threadIdx.x); i < tile.count; i += kBlock) {
@@ -117,7 +117,8 @@ __device__ int64_t first_tile(const SignTile* tiles, int64_t count, int64_t bloc
 
 // One block of threads per block of values: loads the sums of its tiles together, adds them in order, and computes the
 // scale.
-__global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, const float* sums, float* scales) {
+__global__ void signs_scale_kernel(const SignTile* tiles, int64_t count, SignScale scale, const float* sums,
+                                   float* scales) {
   __shared__ float loaded[kBlock];
   const int64_t block = blockIdx.x, end = first_tile(tiles, count, block + 1);
   double sum = 0;
@@ -138,15 +139,15 @@ __global__ void scale_kernel(const SignTile* tiles, int64_t count, SignScale sca
   if (threadIdx.x == 0) scales[block] = scale_of(sum, values, scale);
 }
 
-__global__ void quantize_kernel(float* e, const SignTile* tiles, const float* scales, uint32_t* words,
-                                unsigned long long* fault) {
+__global__ void signs_quantize_kernel(float* e, const SignTile* tiles, const float* scales, uint32_t* words,
+                                      unsigned long long* fault) {
   const SignTile tile = tiles[blockIdx.x];
   const float scale = scales[tile.block];
   put_scale(tiles, blockIdx.x, scale, words, fault);
   quantize_tile(e + tile.at, e, tile, scale, words);
 }
 
-__global__ void expand_kernel(const uint32_t* words, const SignTile* tiles, float* x) {
+__global__ void signs_expand_kernel(const uint32_t* words, const SignTile* tiles, float* x) {
   const SignTile tile = tiles[blockIdx.x];
   const auto scale = std::bit_cast<float>(words[tile.slot]);
   for (int i = static_cast<int>(threadIdx.x); i < tile.count; i += kBlock)
@@ -176,12 +177,13 @@ Tensor compress(Cuda device, const X& x, float* e, const SignTiles& tiles, SignS
   const bool whole = count == blocks;
   const Tensor sums({whole ? 0 : count}), scales({whole ? 0 : blocks});
   auto* fault = reinterpret_cast<unsigned long long*>(bad.cuda_data<int64_t>());
-  launch(device, "scaled signs", compress_kernel<X>, count, kBlock, x, e, on, scale, whole, words,
+  launch(device, "scaled signs", signs_compress_kernel<X>, count, kBlock, x, e, on, scale, whole, words,
          sums.cuda_data<float>(), fault);
   if (!whole) {
-    launch(device, "scaled signs", scale_kernel, blocks, kBlock, on, count, scale, sums.cuda_data<float>(),
+    launch(device, "scaled signs", signs_scale_kernel, blocks, kBlock, on, count, scale, sums.cuda_data<float>(),
            scales.cuda_data<float>());
-    launch(device, "scaled signs", quantize_kernel, count, kBlock, e, on, scales.cuda_data<float>(), words, fault);
+    launch(device, "scaled signs", signs_quantize_kernel, count, kBlock, e, on, scales.cuda_data<float>(), words,
+           fault);
   }
   return bad;
 }
@@ -199,7 +201,7 @@ Tensor compress_mean_of_signs(Cuda device, const uint32_t* received, int senders
 
 void expand_signs(Cuda device, const uint32_t* words, const SignTiles& tiles, float* x) {
   if (tiles.tiles.empty()) return;
-  launch(device, "scaled signs", expand_kernel, static_cast<int64_t>(tiles.tiles.size()), kBlock, words,
+  launch(device, "scaled signs", signs_expand_kernel, static_cast<int64_t>(tiles.tiles.size()), kBlock, words,
          tiles_on(device, tiles), x);
 }
 
