@@ -51,6 +51,8 @@ def zero_one_adam(interval):
 METHODS = {  # "BASELINE" stands for the optimizer of the model
     "dense_f32": ["--optimizer", "BASELINE"],
     "dense_bf16": ["--optimizer", "BASELINE", "--set", "exchange.wire=bf16"],
+    "hierarchical_f32": ["--optimizer", "BASELINE", "--exchange", "hierarchical"],  # differs from dense if nodes have several workers
+    "hierarchical_bf16": ["--optimizer", "BASELINE", "--exchange", "hierarchical", "--set", "exchange.wire=bf16"],
     "one_bit_adam": ["--optimizer", "one_bit_adam", *FEW_WARMUP_STEPS],
     "zero_one_adam_2": ["--optimizer", "zero_one_adam", *zero_one_adam(2)],
     "zero_one_adam_16": ["--optimizer", "zero_one_adam", *zero_one_adam(LONGEST_INTERVAL)],
