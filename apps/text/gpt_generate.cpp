@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
+#include <string_view>
 
 #include "apps/text/gpt_data.h"
 #include "apps/train/memory_limit.h"
@@ -57,10 +57,14 @@ void print_lines(const std::string& text) {
 }  // namespace
 
 std::string printable_lines(const std::string& text) {
-  std::istringstream lines(text);
   std::string result;
-  const char* gap = "";
-  for (std::string line; std::getline(lines, line); gap = "\n") result.append(gap).append(printable(line));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n\t", at), text.size());
+    result += printable(std::string_view(text).substr(at, end - at));
+    if (end < text.size()) result += text[end];
+    at = end + 1;
+  }
+  if (text.ends_with('\n')) result.pop_back();
   return result;
 }
 

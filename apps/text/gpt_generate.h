@@ -14,7 +14,7 @@ namespace godwit::apps {
 std::string sample_text(const CausalLM& model, const data::Tokenizer& tokenizer, const GptConfig& config,
                         const std::function<void()>& after_token);
 
-// Returns the text with control characters escaped, except line feeds.
+// Returns the text without a final line feed, with control characters escaped except tabs and line feeds.
 std::string printable_lines(const std::string& text);
 
 // Implements --generate: prints the prompt and its continuation by the initial weights. Throws if the folder has no

@@ -154,6 +154,17 @@ TEST_F(TrainGptGeneration, GeneratesOnlyTokensOfTheTokenizer) {
   EXPECT_THAT(more.err, HasSubstr("(vocab_size); use the tokenizer of the weights"));
 }
 
+TEST_F(TrainGptGeneration, KeepsTabs) {
+  std::string table;
+  for (int i = 0; i < 100; ++i) table += "a\tb\r\n";
+  write_file(folder_ / "table.txt", table);
+  done("--data table.txt");
+  const std::string samples = read_file(run_dir() / "samples.txt");
+  EXPECT_THAT(samples, testing::AllOf(HasSubstr("\t"), testing::Not(HasSubstr("\\t"))));
+  const Outcome outcome = train("--init-weights run/model --set generate.tokens=1 --generate '\ta\tb\r\n\t\n'", "");
+  EXPECT_TRUE(outcome.out.starts_with("\ta\tb\\r\n\t\n")) << outcome.err << outcome.out;
+}
+
 TEST_F(TrainGptGeneration, KeepsLeadingLineFeeds) {
   save_model("first");
   const Outcome outcome = train("--init-weights first --set generate.tokens=1 --generate '\n\nanna'", "");
