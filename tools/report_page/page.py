@@ -40,6 +40,7 @@ TITLES = {
     "test_accuracy": "Test accuracy",
     "val_loss": "Validation loss",
     "perplexity": "Validation perplexity",
+    "bits_per_byte": "Validation bits per byte",
     "test_perplexity": "Test perplexity",
     "mlm_loss": "Masked words: loss",
     "mlm_accuracy": "Masked words: accuracy",
@@ -132,7 +133,7 @@ def summary_rows(runs):
     rows += [
         ("Time of the steps", lambda run: duration(seconds(run))),
         ("Time per step", lambda run: duration(seconds(run, True))),
-        ("Samples per second", lambda run: figure("", run.metrics.samples_per_s())),
+        ("Samples per second (language models: tokens)", lambda run: figure("", run.metrics.samples_per_s())),
         ("Sent between nodes, per step", lambda run: size(sent(run, run.metrics.inter, True))),
         ("Sent within nodes, per step", lambda run: size(intra(run))),
         ("Sent between nodes, all steps", lambda run: size(sent(run, run.metrics.inter))),

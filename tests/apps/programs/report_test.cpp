@@ -104,7 +104,7 @@ TEST_F(Report, ComparesRuns) {
   EXPECT_EQ(cells(page, "summary", "Optimizer and exchange state of a worker"), (Texts{"4.00 kB", "4.00 kB"}));
   EXPECT_EQ(cells(page, "config", "optimizer.lr"), (Texts{"0.1", "0.2"}));
   EXPECT_THAT(page, HasSubstr("5 keys are equal"));
-  EXPECT_EQ(cells(page, "summary", "Samples per second"), (Texts{"80", "80"}));
+  EXPECT_EQ(cells(page, "summary", "Samples per second (language models: tokens)"), (Texts{"80", "80"}));
   EXPECT_THAT(page, HasSubstr("href=\"./runs/b/config.json\""));
   EXPECT_EQ(cells(page, "bytes", "dense/all_reduce"), (Texts{"2", "2.50 kB", "500 B", "30.0 ms"}));
 }
