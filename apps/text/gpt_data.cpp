@@ -117,7 +117,7 @@ std::shared_ptr<const GptData> load_gpt_data(const GptConfig& config) {
       {"training", path + ": " + count(data->tokens.train)},
       {"validation", (config.data.valid.empty() ? path : config.data.valid) + ": " + count(data->tokens.valid)}};
   for (const std::string& file : data->tokens.of_test)
-    data->notes.push_back({"not used", file + ": by its name it is a text for tests"});
+    data->notes.push_back({"not used", file + ": by its name it is for tests"});
   return data;
 }
 

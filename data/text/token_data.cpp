@@ -1,6 +1,7 @@
 #include "data/text/token_data.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -52,8 +53,23 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-bool is_validation(const std::string& file) {
-  return fs::path(file).filename().string().find("val") != std::string::npos;
+std::string lower_name(const std::string& file) {
+  std::string name = fs::path(file).filename().string();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+bool is_validation(const std::string& file) { return lower_name(file).find("val") != std::string::npos; }
+
+// Whether a word of the name is "test", as in test_000000.bin.
+bool is_test(const std::string& file) {
+  const std::string name = lower_name(file);
+  for (size_t at = 0; at < name.size();) {
+    const size_t end = std::min(name.find_first_of("._-", at), name.size());
+    if (std::string_view(name).substr(at, end - at) == "test") return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 std::shared_ptr<const Tokenizer> shard_tokenizer(const TokenDataOptions& options) {
@@ -101,6 +117,9 @@ struct Shards {
     check(tokenizer == nullptr || shard.vocabulary == 0 || shard.vocabulary == tokenizer->size(), file,
           ": its header states a vocabulary of ", shard.vocabulary, " tokens, but the tokenizer has ",
           tokenizer ? tokenizer->size() : 0, "; use the tokenizer of the shards");
+    check(tokenizer == nullptr || !shard.plain || tokenizer->size() <= kMostIds16, file,
+          ": has no header, so its ids have 16 bits, but the tokenizer has ", tokenizer ? tokenizer->size() : 0,
+          " tokens, which need more bits; use shards with headers (tools/tokenize)");
     vocabulary = std::max(vocabulary, shard.vocabulary);
     to->append(shard.tokens);
   }
@@ -111,8 +130,15 @@ struct Shards {
 // `valid` may be empty.
 TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> train, std::vector<std::string> valid) {
   TokenData data{.tokenizer = shard_tokenizer(options), .train = {}, .valid = {}};
+  const auto is_training = [](const std::string& file) { return !is_validation(file); };
+  if (std::ranges::any_of(train, [&](const std::string& file) { return is_training(file) && !is_test(file); })) {
+    std::erase_if(train, [&](const std::string& file) {
+      const bool left_out = is_training(file) && is_test(file);
+      if (left_out) data.of_test.push_back(file);
+      return left_out;
+    });
+  }
   if (train.size() > 1) {
-    const auto is_training = [](const std::string& file) { return !is_validation(file); };
     const auto first = std::stable_partition(train.begin(), train.end(), is_training);
     if (options.valid.empty()) valid.assign(first, train.end());
     train.erase(first, train.end());

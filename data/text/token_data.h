@@ -17,7 +17,7 @@ inline constexpr const char* kCharacters = "characters";  // value of `tokenizer
 struct TokenDataOptions {
   // Text file, JSONL file (.jsonl, one `text` field per line), shard (.bin), or folder of text files or of shards. The
   // files of a folder are read in the order of their paths. In a folder of several shards, files whose names contain
-  // "val" are never used for training.
+  // "val" or the word "test" are never used for training.
   std::string path = "";
   std::string valid = "";        // like `path`, for validation; never used for training; "": a part of `path`
   std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()
@@ -33,7 +33,7 @@ struct TokenData {
   // Number of bytes by which the tokens of `valid` after the first are longer than their text. U+FFFD has three bytes;
   // the invalid sequence that it replaces has one to three.
   int64_t added_bytes = 0;
-  std::vector<std::string> of_test = {};  // omitted test files of a folder of texts
+  std::vector<std::string> of_test = {};  // omitted test files of a folder
 };
 
 // Without `options.valid`, a folder of texts is divided by text_parts(): `valid` is for validation, `test` is omitted.

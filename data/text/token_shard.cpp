@@ -20,7 +20,6 @@ namespace {
 
 using Header = std::array<int32_t, 256>;
 constexpr int32_t kMagic16 = 20240520, kVersion16 = 1, kMagic32 = 20240801, kVersion32 = 7;
-constexpr int64_t kMostIds16 = 65536;  // vocabulary whose ids have 16 bits
 
 struct Mapping {
   const char* data;
@@ -46,6 +45,25 @@ std::shared_ptr<const Mapping> map_file(const std::string& path) {
           }};
 }
 
+// Throws if a plain shard begins like another format: with a header of 256 int32, or with ids of 32 or 64 bits.
+void check_plain(const TokenStream& tokens, const std::string& path) {
+  constexpr int64_t kFewest = 256, kMost = 65536, kHeaderIds = 512, kUsed = 12;  // uint16; kUsed: words 0 to 5
+  if (tokens.size() < kFewest) return;
+  std::vector<int32_t> ids(static_cast<size_t>(std::min(tokens.size(), kMost)));
+  tokens.read(0, ids);
+  const auto are_zero = [&](size_t first, size_t end, size_t step) {
+    for (size_t i = first; i < end; i += step)
+      if (ids[i] != 0) return false;
+    return true;
+  };
+  const int64_t magic = ids[0] + (int64_t{ids[1]} << 16);
+  check(magic == 0 || tokens.size() <= kHeaderIds || !are_zero(kUsed, kHeaderIds, 1), path,
+        ": begins with a header of the magic ", magic, ", expected ", kMagic16, ", ", kMagic32, " or no header");
+  check(are_zero(0, ids.size(), 2) || !are_zero(1, ids.size(), 2), path,
+        ": has no header, and every second uint16 of its beginning is 0, as in ids of 32 or 64 bits; ",
+        "expected uint16 ids, or a header (tools/tokenize writes both)");
+}
+
 }  // namespace
 
 Shard open_shard(const std::string& path) {
@@ -57,6 +75,8 @@ Shard open_shard(const std::string& path) {
   if (magic != kMagic16 && magic != kMagic32) {
     check(bytes % 2 == 0, path, ": has ", bytes, " bytes and no header, expected uint16 ids, two bytes each");
     shard.tokens = TokenStream(mapping, mapping->data, 2, static_cast<int64_t>(bytes / 2), path);
+    shard.plain = true;
+    check_plain(shard.tokens, path);
     return shard;
   }
   Header header;

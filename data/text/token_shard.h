@@ -23,11 +23,14 @@ struct Shard {
   TokenStream tokens;        // memory-mapped
   int64_t vocabulary = 0;    // size of the vocabulary; 0: unknown
   uint64_t fingerprint = 0;  // Tokenizer::fingerprint(); 0: unknown
+  bool plain = false;        // whether the file has no header
 };
 
+inline constexpr int64_t kMostIds16 = 65536;  // largest vocabulary whose ids have 16 bits
+
 // Maps a file. A file without a header's magic is a plain shard. Throws an Error that names the file if it is missing,
-// empty or truncated, or has another version. Ids are not read. If the file is truncated while a stream uses it, the
-// process ends with SIGBUS.
+// empty or truncated, has another version, or is a plain shard that begins like a header or like ids of 32 or 64 bits.
+// If the file is truncated while a stream uses it, the process ends with SIGBUS.
 Shard open_shard(const std::string& path);
 
 // Writes a shard under a temporary name. close() gives the file its final name.

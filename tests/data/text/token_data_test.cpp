@@ -232,6 +232,35 @@ TEST(TokenShard, RefusesCorruptFiles) {
   EXPECT_THAT(error_of([&] { open_shard(folder / "fifo.bin"); }), HasSubstr("fifo.bin: is not a regular file"));
 }
 
+TEST(TokenShard, IdsWithoutAHeaderHave16Bits) {
+  const TempFolder folder;
+  const auto written = [&]<class Id>(Id step, size_t count) {
+    std::vector<Id> ids(count);
+    for (size_t i = 0; i < count; ++i) ids[i] = static_cast<Id>(i * step % 500);
+    Bytes bytes(count * sizeof(Id));
+    std::memcpy(bytes.data(), ids.data(), bytes.size());
+    write(folder / "a.bin", bytes);
+    return folder / "a.bin";
+  };
+  const auto refusal = HasSubstr("a.bin: has no header, and every second uint16 of its beginning is 0, as in ids of ");
+  EXPECT_THAT(error_of([&] { open_shard(written(uint32_t{7}, 300)); }), refusal);
+  EXPECT_THAT(error_of([&] { open_shard(written(uint64_t{7}, 300)); }), refusal);
+  EXPECT_EQ(open_shard(written(uint16_t{250}, 300)).tokens.size(), 300) << "the even ids are 0";
+  EXPECT_EQ(open_shard(written(uint16_t{0}, 300)).tokens.size(), 300);
+  write(folder / "other.bin", shard_bytes({20240519, 1, 3}, {7, 8, 9}));
+  EXPECT_EQ(error_of([&] { open_shard(folder / "other.bin"); }),
+            folder / "other.bin: begins with a header of the magic 20240519, expected 20240520, 20240801 or no header");
+  std::vector<char32_t> characters;
+  for (char32_t code = 0x20000; code < 0x20000 + 65536; ++code) characters.push_back(code);
+  CharTokenizer(characters).save(folder.str());
+  const std::string plain = written(uint16_t{7}, 300);
+  EXPECT_EQ(load_token_data({.path = plain}).tokenizer->size(), 65536);
+  characters.push_back(0x30000);
+  CharTokenizer(characters).save(folder.str());
+  EXPECT_THAT(error_of([&] { load_token_data({.path = plain}); }),
+              HasSubstr("a.bin: has no header, so its ids have 16 bits, but the tokenizer has 65537 tokens"));
+}
+
 TEST(TokenData, ATextIsSplitAtItsEnd) {
   const TempFolder folder;
   write(folder / "a.txt", bytes_of("abcabcabcd"));
@@ -315,6 +344,22 @@ TEST(TokenData, NeverTrainsOnValidationFiles) {
   EXPECT_THAT(ids_of(text.valid), ElementsAre(1, 0));
   EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "t", .valid = folder / "t"}); }),
               HasSubstr("t: all files are for validation"));
+}
+
+TEST(TokenData, NeverTrainsOnTestShards) {
+  const TempFolder folder;
+  write(folder / "s/latest_000000.bin", {1, 0});
+  write(folder / "s/news_test_000000.bin", {2, 0});
+  write(folder / "s/Test.bin", {3, 0});
+  write(folder / "s/VAL.bin", {4, 0});
+  const TokenData data = load_token_data({.path = folder / "s"});
+  EXPECT_THAT(ids_of(data.train), ElementsAre(1));
+  EXPECT_THAT(ids_of(data.valid), ElementsAre(4));
+  EXPECT_THAT(data.of_test, ElementsAre(folder / "s/Test.bin", folder / "s/news_test_000000.bin"));
+  write(folder / "other.bin", {5, 0});
+  EXPECT_THAT(ids_of(load_token_data({.path = folder / "s", .valid = folder / "other.bin"}).train), ElementsAre(1));
+  std::filesystem::remove(folder / "s/latest_000000.bin");
+  EXPECT_THAT(ids_of(load_token_data({.path = folder / "s"}).train), ElementsAre(3, 2)) << "there are no others";
 }
 
 TEST(TokenData, RefusesTextBesideShards) {
