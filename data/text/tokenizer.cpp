@@ -40,14 +40,32 @@ std::vector<std::string> files_in(const std::string& folder) {
 
 // Throws unless the tokenizer is GPT-2's: pattern and added tokens of other tokenizers are only in tokenizer.json.
 void check_pair(const std::string& file) {
-  const fs::path folder = fs::path(file).parent_path(), description = folder / "tokenizer_config.json";
-  if (is_file(folder / kTokenizerJson) || !is_file(description)) return;
+  const fs::path folder = fs::path(file).parent_path();
+  const fs::path description = folder / "tokenizer_config.json", added = folder / "added_tokens.json";
+  if (is_file(folder / kTokenizerJson)) return;
+  const std::string remedy = ", which " + fs::path(file).filename().string() + " and its merges do not describe " +
+                             "completely; add its tokenizer.json to the folder";
+  const auto check_added = [&](const std::string& place, const std::string& token) {
+    check(token == "<|endoftext|>", place, ": describes a tokenizer with the added token \"", excerpt(token), '"',
+          remedy);
+  };
+  if (is_file(added)) {
+    const JsonFile tokens(added.string(), "an added_tokens.json");
+    tokens.root().each_member([&](const std::string& token, const JsonNode&) { check_added(added.string(), token); });
+  }
+  if (!is_file(description)) return;
   const JsonFile config(description.string(), "a tokenizer_config.json");
   const auto of_class = config.root().find("tokenizer_class");
   const std::string name = of_class ? of_class->text() : "";
-  check(name.empty() || name.starts_with("GPT2"), description.string(), ": describes a ", excerpt(name), ", which ",
-        fs::path(file).filename().string(), " and its merges do not describe completely; ",
-        "add its tokenizer.json to the folder");
+  check(name.empty() || name.starts_with("GPT2"), description.string(), ": describes a ", excerpt(name), remedy);
+  if (const auto tokens = config.root().find("added_tokens_decoder"))
+    tokens->each_member([&](const std::string&, const JsonNode& token) {
+      check_added(description.string(), token.member("content").text());
+    });
+}
+
+bool is_of_pair(const fs::path& name) {
+  return std::ranges::any_of(kPairs, [&](const auto& pair) { return name == pair.first || name == pair.second; });
 }
 
 std::unique_ptr<Tokenizer> load_file(const std::string& file) {
@@ -73,6 +91,16 @@ bool agree(const Tokenizer& a, const Tokenizer& b) {
          first->model().merges == second->model().merges;
 }
 
+// Throws if a vocabulary and its merges lack rules of the tokenizer.json in their folder.
+void check_complete(const std::string& file, const Tokenizer& tokenizer) {
+  const fs::path json = fs::path(file).parent_path() / kTokenizerJson;
+  if (!is_of_pair(fs::path(file).filename()) || !is_file(json)) return;
+  const std::unique_ptr<Tokenizer> complete = load_file(json.string());
+  check(!agree(tokenizer, *complete) || tokenizer.fingerprint() == complete->fingerprint(), file,
+        ": has the tokens of ", json.string(), ", but not its pattern, normalizer and added tokens; use ",
+        json.string());
+}
+
 }  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
@@ -95,7 +123,11 @@ bool has_tokenizer(const std::string& folder) { return !files_in(folder).empty()
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return load_file(path);
+  if (!fs::is_directory(path, ignored)) {
+    std::unique_ptr<Tokenizer> tokenizer = load_file(path);
+    check_complete(path, *tokenizer);
+    return tokenizer;
+  }
   const std::vector<std::string> files = files_in(path);
   check(!files.empty(), path, ": holds no tokenizer; expected tokenizer.json, vocab.json with merges.txt, or ",
         kCharactersFile);

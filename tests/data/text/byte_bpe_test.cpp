@@ -123,6 +123,43 @@ TEST(ByteBpe, AVocabularyOfAnotherTokenizerNeedsItsJson) {
                   {"eos_token", golden("llama3")->token(*golden("llama3")->end_of_text())}}));
 }
 
+TEST(ByteBpe, AVocabularyWithAddedTokensNeedsItsJson) {
+  const TempFolder folder;
+  golden("gpt2")->save(folder.str());
+  std::filesystem::remove(folder / "tokenizer.json");
+  const auto write_json = [&](const char* name, const json& value) {
+    const std::string text = value.dump();
+    write(folder / name, Bytes(text.begin(), text.end()));
+  };
+  const auto message = [&] { return error_of([&] { load_tokenizer(folder.str()); }); };
+  const std::string remedy = ": describes a tokenizer with the added token \"<tool>\", which vocab.json and its merges "
+                             "do not describe completely; add its tokenizer.json to the folder";
+  json decoder{{"0", {{"content", "<|endoftext|>"}, {"special", true}}}};
+  write_json("tokenizer_config.json", {{"tokenizer_class", "GPT2Tokenizer"}, {"added_tokens_decoder", decoder}});
+  write_json("added_tokens.json", {{"<|endoftext|>", 0}});
+  EXPECT_EQ(load_tokenizer(folder.str())->fingerprint(), golden("gpt2")->fingerprint());
+  decoder["500"] = {{"content", "<tool>"}};
+  write_json("tokenizer_config.json", {{"tokenizer_class", "GPT2Tokenizer"}, {"added_tokens_decoder", decoder}});
+  EXPECT_EQ(message(), folder / "tokenizer_config.json" + remedy);
+  write_json("added_tokens.json", {{"<|endoftext|>", 0}, {"<tool>", 500}});
+  EXPECT_EQ(message(), folder / "added_tokens.json" + remedy);
+}
+
+// A file that is named is not read with another pattern than that of its folder.
+TEST(ByteBpe, AVocabularyBesideItsJsonHasTheSameRules) {
+  const TempFolder folder;
+  golden("gpt2")->save(folder.str());
+  json tokenizer = json::parse(text_of(folder / "tokenizer.json"));
+  tokenizer["pre_tokenizer"] = json::parse(text_of(kGolden + "qwen2.json"))["pre_tokenizer"];
+  const std::string text = tokenizer.dump();
+  write(folder / "tokenizer.json", Bytes(text.begin(), text.end()));
+  EXPECT_NE(load_tokenizer(folder.str())->fingerprint(), golden("gpt2")->fingerprint());
+  for (const std::string name : {"vocab.json", "merges.txt"})
+    EXPECT_EQ(error_of([&] { load_tokenizer(folder / name); }),
+              folder / name + ": has the tokens of " + (folder / "tokenizer.json") +
+                  ", but not its pattern, normalizer and added tokens; use " + (folder / "tokenizer.json"));
+}
+
 TEST(ByteBpe, FilesOfAFolderMustAgree) {
   const TempFolder folder;
   golden("gpt2")->save(folder.str());
