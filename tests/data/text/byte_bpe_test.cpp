@@ -123,7 +123,7 @@ TEST(ByteBpe, AVocabularyOfAnotherTokenizerNeedsItsJson) {
                   {"eos_token", golden("llama3")->token(*golden("llama3")->end_of_text())}}));
 }
 
-TEST(ByteBpe, AVocabularyWithAddedTokensNeedsItsJson) {
+TEST(ByteBpe, AVocabularyWithOtherRulesNeedsItsJson) {
   const TempFolder folder;
   golden("gpt2")->save(folder.str());
   std::filesystem::remove(folder / "tokenizer.json");
@@ -143,6 +143,9 @@ TEST(ByteBpe, AVocabularyWithAddedTokensNeedsItsJson) {
   EXPECT_EQ(message(), folder / "tokenizer_config.json" + remedy);
   write_json("added_tokens.json", {{"<|endoftext|>", 0}, {"<tool>", 500}});
   EXPECT_EQ(message(), folder / "added_tokens.json" + remedy);
+  std::filesystem::remove(folder / "added_tokens.json");
+  write_json("tokenizer_config.json", {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", true}});
+  EXPECT_EQ(message(), folder / "tokenizer_config.json" + ": add_prefix_space: is true, expected false");
 }
 
 // A file that is named is not read with another pattern than that of its folder.
