@@ -1,10 +1,12 @@
 #include "apps/text/text_tokenizer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "apps/text/notices.h"
+#include "data/json_file.h"
 #include "data/text/tokenizer_json.h"
 #include "engine/check.h"
 #include "engine/excerpt.h"
@@ -32,6 +34,16 @@ void check_equal(const std::string& file, const data::Vocabulary& vocabulary, co
           " it is \"", excerpt(b[id]), '"', remedy);
 }
 
+// Throws if the file of the initial weights adds tokens, which HuggingFace's tokenizer matches verbatim in the text.
+void check_added_tokens(const std::string& path, const data::Vocabulary& vocabulary) {
+  const int32_t known[] = {vocabulary.pad(), vocabulary.unk(), vocabulary.cls(), vocabulary.sep(), vocabulary.mask()};
+  const data::JsonFile file(path, "an added_tokens.json");
+  file.root().each_member([&](const std::string& token, const data::JsonNode&) {
+    check(std::ranges::any_of(known, [&](int32_t id) { return vocabulary.token(id) == token; }), path, ": \"",
+          excerpt(token), "\" is an added token, expected only [PAD] [UNK] [CLS] [SEP] [MASK]");
+  });
+}
+
 }  // namespace
 
 std::string weights_folder(const TextConfig& config) {
@@ -55,6 +67,8 @@ TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& t
   if (!json.empty()) file = data::read_tokenizer_json(json);
   if (!list.empty()) words = data::read_vocabulary(list);
   if (file && words) check_equal(list, *words, json, file->vocabulary);
+  if (const std::string added = beside_weights(config, "added_tokens.json"); given.empty() && !file && !added.empty())
+    check_added_tokens(added, *words);
 
   data::TokenizerConfig tokenizer;
   if (file) tokenizer.options = file->options;

@@ -501,6 +501,9 @@ TEST_F(TrainBert, RefusesInconsistentFiles) {
   write_file(folder_ / "first/model/vocab.txt", words.substr(0, words.rfind('\n', words.size() - 2) + 1));
   expect_refused(go_on, {"vocab.txt", "vocab_size of first/model/config.json"});
   write_file(folder_ / "first/model/vocab.txt", words);
+  write_file(folder_ / "first/model/added_tokens.json", R"({"[PAD]": 0, "<tool>": 9999})");
+  expect_refused(go_on, {"first/model/added_tokens.json: \"<tool>\" is an added token, expected only [PAD] [UNK] "});
+  fs::remove(folder_ / "first/model/added_tokens.json");
   expect_refused(go_on + "--length 600", {"data.length is 600", "max_position_embeddings", "512"});
   const std::string weights = read_file(folder_ / "first/model/model.safetensors");
   write_file(folder_ / "first/model/model.safetensors", weights.substr(0, weights.size() / 2));
