@@ -329,6 +329,9 @@ void Trainer::synchronize_for_eval() {
 // Ranks may have different numbers of batches. After a stop signal to any rank, each rank skips its remaining batches;
 // the following collective synchronizes the ranks.
 std::optional<Evaluation> Trainer::evaluate() {
+  std::vector<Tensor> statistics = buffers_, before;
+  if (ema_) statistics.insert(statistics.end(), ema_->buffer_averages().begin(), ema_->buffer_averages().end());
+  for (const Tensor& tensor : statistics) before.push_back(tensor.clone());
   synchronize_for_eval();
   if (ema_) ema_->swap();
   const auto read = [&](const std::function<void()>& f) {
@@ -352,6 +355,8 @@ std::optional<Evaluation> Trainer::evaluate() {
   } catch (const Abandoned&) {
   }
   if (ema_) ema_->swap();
+  // The resumed run evaluates again. The mean of equal statistics may round.
+  for (size_t i = 0; !result && i < statistics.size(); ++i) statistics[i].copy_from(before[i]);
   return result;
 }
 

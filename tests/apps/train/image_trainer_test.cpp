@@ -391,6 +391,43 @@ TEST(ImageTrainer, ResumingACompleteRunKeepsItsFiles) {
     });
 }
 
+// A task whose evaluation is stopped before its first batch.
+class StoppedTask : public ImageTask {
+ public:
+  StoppedTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
+      : ImageTask(config, data, comm), control_(*comm.world->control()) {}
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override {
+    control_.stop_requested(true);
+    return ImageTask::evaluate(read, check_stop);
+  }
+
+ private:
+  RunControl& control_;
+};
+
+// A resumed run repeats the evaluation with the statistics of each worker, because the mean of seven equal values may
+// round.
+TEST(ImageTrainer, ARepeatedEvaluationHasTheSameBits) {
+  const ImageData data = make_data();
+  const TempFolder folder;
+  const auto train_in = [&](const std::string& run_dir, const std::string& resume, bool stops) {
+    return printed({7, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+      config.batch = 1;
+      config.max_steps = 3;
+      config.ema.decay = 0.9;
+      config.run_dir = folder / run_dir;
+      config.resume = resume;
+      if (stops) run(config, StoppedTask(config, data, comm), comm, progress);
+      else run(config, ImageTask(config, data, comm), comm, progress);
+    });
+  };
+  train_in("whole", "", false);
+  EXPECT_THAT(train_in("stopped", "", true), HasSubstr("the evaluation after step 3 is abandoned"));
+  EXPECT_THAT(train_in("stopped", "auto", false), HasSubstr("continues after step 3"));
+  for (const char* file : {"/weights.safetensors", "/ema.safetensors"})
+    EXPECT_TRUE(read(folder / ("stopped" + std::string(file))) == read(folder / ("whole" + std::string(file)))) << file;
+}
+
 class WarningDataset : public data::InMemoryDataset {
  public:
   WarningDataset(const data::RawImages& images, std::vector<std::string> warnings)
