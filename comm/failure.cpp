@@ -1,5 +1,7 @@
 #include "comm/failure.h"
 
+#include <charconv>
+#include <cstdint>
 #include <new>
 #include <typeinfo>
 
@@ -29,9 +31,19 @@ std::string text_of(const std::exception_ptr& error) {
   }
 }
 
+std::pair<int, std::string> split_rank(int rank, const std::string& text) {
+  constexpr size_t kNumber = 5;  // "rank " has five characters
+  if (!text.starts_with("rank ")) return {rank, text};
+  uint16_t named = 0;
+  const auto [end, error] = std::from_chars(text.data() + kNumber, text.data() + text.size(), named);
+  const size_t after = static_cast<size_t>(end - text.data());
+  if (error != std::errc() || text.compare(after, 2, ": ") != 0) return {rank, text};
+  return {named, text.substr(after + 2)};
+}
+
 std::string with_rank(int rank, const std::string& text) {
-  const std::string prefix = detail::concat("rank ", rank, ": ");
-  return text.starts_with(prefix) ? text : prefix + text;
+  const auto [named, rest] = split_rank(rank, text);
+  return detail::concat("rank ", named, ": ", rest);
 }
 
 void rethrow_from(int rank, const std::exception_ptr& error) {

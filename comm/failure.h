@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace godwit {
@@ -10,7 +11,10 @@ std::string rank_list(const std::vector<int>& ranks);  // "rank 1" or "ranks 0, 
 
 std::string text_of(const std::exception_ptr& error);  // what() of the exception, or a description if it has no what()
 
-// Returns "rank r: text", or `text` itself if it already begins with "rank r: ".
+// The rank that a text names first, as in "rank 3: …", and the rest of the text. If it names none: `rank` and the text.
+std::pair<int, std::string> split_rank(int rank, const std::string& text);
+
+// Returns "rank r: text", or `text` itself if it already names a rank (split_rank()).
 std::string with_rank(int rank, const std::string& text);
 
 // Rethrows `error`. The text of an Error becomes with_rank(). Other exceptions, including classes derived from Error,

@@ -158,9 +158,9 @@ std::string on_hosts(const std::vector<int>& ranks) {
 std::string combined(const std::map<int, std::string>& failures) {
   std::string text;
   std::set<std::string> told;
-  for (const auto& [rank, reason] : failures) {
-    const std::string prefix = detail::concat("rank ", rank, ": ");
-    const std::string bare = reason.starts_with(prefix) ? reason.substr(prefix.size()) : reason;
+  for (const auto& [by, reason] : failures) {
+    auto [rank, bare] = split_rank(by, reason);
+    if (rank >= MpiSession::instance().world()) rank = by, bare = reason;  // of the program, such as "rank 512: low"
     if (told.insert(bare).second)
       text.append(detail::concat(text.empty() ? "" : "\n", "rank ", rank, on_hosts({rank}), ": ", bare));
   }

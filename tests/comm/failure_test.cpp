@@ -22,6 +22,17 @@ TEST(Failure, ABareBadAllocHasAReadableMessage) {
   EXPECT_EQ(text_of(std::make_exception_ptr(std::runtime_error("x"))), "x");
 }
 
+// All ranks throw the error of one rank, as after a failed checkpoint.
+TEST(Failure, AnErrorThatNamesARankKeepsItsName) {
+  using Split = std::pair<int, std::string>;
+  EXPECT_EQ(split_rank(2, "rank 0: x: y"), Split(0, "x: y"));
+  EXPECT_EQ(split_rank(2, "rank 13: "), Split(13, ""));
+  for (const char* text : {"", "rank ", "rank 1", "rank 1:x", "rank -1: x", "rank 70000: x", "ranks 1: x", "rank : x"})
+    EXPECT_EQ(split_rank(2, text), Split(2, text));
+  EXPECT_EQ(with_rank(2, "x"), "rank 2: x");
+  EXPECT_EQ(with_rank(2, "rank 0: x"), "rank 0: x");
+}
+
 TEST(Failure, NamesTheThreadsThatDidNotStart) {
   if (!kThreadsCanFail) GTEST_SKIP() << "the sanitizer replaces pthread_create()";
   const FailingThreads failing(0);

@@ -253,6 +253,22 @@ TEST_F(MpiTrain, AResumedRunHasTheSameBitsWithEveryKindOfState) {
   }
 }
 
+// All ranks throw the error of the rank that checked the file.
+TEST_F(MpiTrain, ACorruptCheckpointIsReportedOnce) {
+  const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
+  ASSERT_EQ(mpirun(3, program, folder_).exit_code, 0);
+  const std::string file = folder_ / "run/checkpoints/step-3/rank-00001.safetensors";
+  Bytes bytes = read(file);
+  bytes.back() ^= 1;
+  write(file, bytes);
+  const MpiOutcome outcome = mpirun(3, kProgram + std::string("--resume run"), folder_);
+  EXPECT_EQ(outcome.exit_code, 1);
+  const std::string message = ": its checksum differs";
+  EXPECT_THAT(outcome.err,
+              HasSubstr("train_resnet: rank 1: run/checkpoints/step-3/rank-00001.safetensors" + message));
+  EXPECT_EQ(outcome.err.find(message), outcome.err.rfind(message)) << outcome.err;
+}
+
 // mpirun ends the ranks one second after SIGTERM, but passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
