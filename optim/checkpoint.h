@@ -28,7 +28,8 @@ struct CheckpointExtras {
   std::map<std::string, double> numbers = {};   // numbers by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
   // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank
-  // 0, by another thread, before the checkpoint is complete. Empty: no further files.
+  // 0, by another thread, before the checkpoint is complete. The files must not have the names of the checkpoint's own
+  // files. Empty: no further files.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
@@ -39,7 +40,7 @@ class CheckpointFailed : public Error {
   explicit CheckpointFailed(const std::string& text) : Error(text, __FILE__, __LINE__) {}  // text: the message
 };
 
-// Collective. Writes a folder with the files
+// Collective, between steps. Writes a folder with the files
 //   model.safetensors      the parameters by name, in the order of weight files (FileLayout); the float32 master
 //                          weights if ranks compute with rounded weights. A large model has files
 //                          model-00001-of-0000N.safetensors and an index, as HuggingFace writes them
@@ -72,7 +73,7 @@ class PendingCheckpoint {
   std::unique_ptr<Writer> writer_;
 };
 
-// Collective: starts save_checkpoint() and returns when the values have been copied.
+// Collective, between steps: starts save_checkpoint() and returns when the values have been copied.
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, DataParallel& replica,
                                                     Communicator& comm, const CheckpointExtras& extras = {});
 
@@ -81,9 +82,9 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras);
 
-// Collective. Restores a checkpoint of a run with the same model and methods. Fills the tensors of the extras, which
-// must have the saved sizes, and replaces the numbers of the extras. Verifies a whole file before using it. Throws a
-// CheckpointFailed that names the file and the difference; the replica is then unusable.
+// Collective, between steps. Restores a checkpoint of a run with the same model and methods. Fills the tensors of the
+// extras, which must have the saved sizes, and replaces the numbers of the extras. Verifies a whole file before using
+// it. Throws a CheckpointFailed that names the file and the difference; the replica is then unusable.
 //
 // Buckets and threads may differ, except that some methods need the saved bucket sizes with sharding hybrid.
 //

@@ -186,6 +186,7 @@ std::vector<double> counters_of(const std::map<std::string, std::string>& metada
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras) {
   Group& world = *comm.world;
+  replica.check_between_steps("load_checkpoint");
   Manifest manifest;
   on_all(world, [&] { manifest = read_manifest(folder, replica, comm); });
   const Topology& before = manifest.topology;

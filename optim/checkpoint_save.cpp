@@ -78,6 +78,12 @@ std::string index_of(const std::vector<ModelFile>& files, const std::map<std::st
   return safetensors_index(file_of, bytes);
 }
 
+// Whether a checkpoint may have a file of its own with this name.
+bool is_own_file(const std::string& name) {
+  return name == kManifest || name == kIndex || name.starts_with("rank-") ||
+         (name.starts_with("model") && name.ends_with(".safetensors"));
+}
+
 // "rank-00003.safetensors.written": the rank's files are complete. It lists their sizes and checksums.
 std::string written_file(const std::string& folder, int rank) { return folder + "/" + rank_file(rank) + ".written"; }
 
@@ -161,6 +167,9 @@ class PendingCheckpoint::Writer {
       describe_(folder);
       for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
         const std::string name = file.path().filename().string();
+        check(file.is_regular_file(), "checkpoint: the description has ", name, ", which is not a regular file");
+        check(!is_own_file(name), "checkpoint: the description has ", name, ", the name of a file of the checkpoint; ",
+              "choose another name");
         sync(file.path().string());
         fs::rename(file.path(), partial() + "/" + name);
         written(digest_of(partial(), name));
@@ -323,7 +332,9 @@ void check_room(const std::string& folder, const std::vector<File>& files, Commu
 std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& path, DataParallel& replica, Communicator& comm,
                                                     const CheckpointExtras& extras) {
   const std::string folder = path.substr(0, path.find_last_not_of('/') + 1);
+  check(!folder.empty(), "checkpoint: the path is '", path, "', expected a new folder");
   Group& world = *comm.world;
+  replica.check_between_steps("checkpoint");
   replica.finish_checks();
   check(replica.synchronized(), "checkpoint: after step ", replica.steps(),
         " the replicas differ, because the optimizer takes local steps; save when synchronized() is true");
@@ -345,7 +356,10 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& path, Dat
       files.front().layouts.push_back(FileLayout::as_in_memory);
     }
   files.push_back(state_file(replica, comm, extras));
-  for (auto& [name, values] : files.back().tensors) values = copy_of(values);
+  for (auto& [name, values] : files.back().tensors) {
+    check(values.defined(), "checkpoint: ", name, " is an undefined tensor");
+    values = copy_of(values);
+  }
   check_room(partial, files, comm);
   const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model, extras.model) : "";
   auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),

@@ -465,6 +465,75 @@ TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
   EXPECT_TRUE(nlohmann::json::parse(text.begin(), text.end())["files"].contains("config.json"));
 }
 
+// A description must not replace the checkpoint's own files, whose checksums would then be those of the description.
+TEST(Checkpoint, DescriptionsHaveOtherNamesThanTheCheckpoint) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    for (const char* name : {"model.safetensors", "model_best.safetensors", "rank-00001.safetensors", "manifest.json",
+                             "sub/config.json"}) {
+      CheckpointExtras extras;
+      extras.describe = [&](const std::string& where) { write(where + "/" + name, {'{', '}'}); };
+      const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
+      EXPECT_NE(error.find(name[0] == 's' ? "has sub, which is not a regular file" : std::string("has ") + name + ", "),
+                std::string::npos)
+          << error;
+      EXPECT_FALSE(std::filesystem::exists(folder / "step")) << name;
+    }
+  };
+  train_by(plan);
+}
+
+TEST(Checkpoint, BadArgumentsAreNamed) {
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    for (const char* path : {"", "/"}) {
+      const std::string error = error_of([&] { save_checkpoint(path, replica, comm); });
+      EXPECT_NE(error.find(detail::concat("the path is '", path, "', expected a new folder")), std::string::npos)
+          << error;
+    }
+    const TempFolder folder;
+    CheckpointExtras extras;
+    extras.tensors["mean"] = Tensor();
+    const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
+    EXPECT_NE(error.find("tensor/mean is an undefined tensor"), std::string::npos) << error;
+  };
+  train_by(plan);
+}
+
+// Within a step, or after a step that failed, parameters and step count do not fit together.
+TEST(Checkpoint, IsRefusedWithinAStepAndAfterAFailedStep) {
+  const TempFolder folder;
+  for (const char* sharding : {"none", "zero1", "zero3"}) {
+    MethodPlan plan{.optimizer = "adamw", .sharding = sharding, .gradients = {1}};
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      const std::string saved = folder / std::string(sharding);
+      save_checkpoint(saved, replica, comm);
+      CheckpointExtras extras;
+      const auto expect_refused = [&](const std::string& why) {
+        const std::string error = error_of([&] { save_checkpoint(folder / "x", replica, comm); });
+        EXPECT_NE(error.find(why), std::string::npos) << sharding << ": " << error;
+        const std::string loading = error_of([&] { load_checkpoint(saved, replica, comm, extras); });
+        EXPECT_NE(loading.find(why), std::string::npos) << sharding << ": " << loading;
+      };
+      std::vector<Var> vars;
+      for (const Bucket& bucket : replica.buckets())
+        for (const Slot& slot : bucket.slots) vars.push_back(slot.var);
+      replica.begin_step(1e-3);
+      expect_refused(": called within a step; call finish_step() first");
+      const Var loss = test::method_loss(vars, 2, 0, static_cast<double>(NAN), 0);
+      EXPECT_NE(error_of([&] {
+                  replica.backward(loss);
+                  replica.finish_step();
+                }).find("is nan"),
+                std::string::npos);
+      expect_refused("is nan");
+      fail("the test ends here");
+    };
+    EXPECT_NE(error_of([&] { train_by(plan); }).find("the test ends here"), std::string::npos);
+  }
+}
+
 // If one rank cannot write its file, no rank has a checkpoint.
 TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   const TempFolder folder;
