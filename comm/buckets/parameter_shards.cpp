@@ -152,7 +152,11 @@ void ParameterShards::drop(int64_t i) {
   --resident_;
 }
 
-void ParameterShards::begin_step() { in_step_ = true; }
+void ParameterShards::begin_step() {
+  check(!all_held_ && read_ == Read::none,
+        "parameter shards: a step cannot begin within for_each(), with_all() or read()");
+  in_step_ = true;
+}
 
 void ParameterShards::end_step() {
   in_step_ = false;

@@ -58,6 +58,16 @@ TEST(ParameterReads, RefuseAReadWithinAnother) {
             std::string::npos);
 }
 
+// A step exchanges gradients on another thread, while a read gathers parameters.
+TEST(ParameterReads, RefuseAStepWithinARead) {
+  const auto step_in_read = [](Communicator& comm) {
+    const Layers net;
+    DataParallel replica(net.parameters(), comm, {.optimizer = "adamw", .exchange = sharded("dense", "zero3")});
+    replica.read_parameters([&] { replica.begin_step(1e-3); });
+  };
+  EXPECT_NE(error_of([&] { run_local({1, 2}, step_in_read); }).find("a step cannot begin within"), std::string::npos);
+}
+
 // The other ranks wait for the requests of rank 1.
 TEST(ParameterReads, AnErrorOfOneRankEndsAllReads) {
   const auto fail_in_read = [](Communicator& comm) {
