@@ -62,6 +62,13 @@ extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int pe
   return PMPI_Issend(data, count, type, peer, tag, comm, request);
 }
 
+// Fails once if receive_fails is set.
+static std::atomic<bool> receive_fails{false};
+extern "C" int MPI_Irecv(void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+  return receive_fails.exchange(false) ? MPI_ERR_OTHER : PMPI_Irecv(data, count, type, peer, tag, comm, request);
+}
+
 namespace {
 
 using namespace godwit;
@@ -275,6 +282,28 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
       MPI_Comm_free(&comm);
     }
   }
+}
+
+// The receive after the first notice fails, as in the thread of a heartbeat, which cannot report the error.
+TEST(MpiRanks, NoticesArriveAfterAFailedReceive) {
+  if (launcher()->world != 2) return;
+  const int rank = MpiSession::instance().rank();
+  ControlChannel control(MPI_COMM_WORLD);
+  if (rank == 1) control.busy();
+  control.finish();
+  receive_fails = rank == 0;
+  int errors = 0;
+  for (int i = 0; i < 10'000 && !control.all_finished(); ++i, std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+    try {
+      control.poll();
+    } catch (const Error&) {
+      ++errors;
+    }
+  EXPECT_EQ(errors, rank == 0 ? 1 : 0);
+  EXPECT_TRUE(control.all_finished());
+  EXPECT_EQ(control.failures(), (std::map<int, std::string>{}));
+  MPI_Barrier(MPI_COMM_WORLD);
+  control.close();
 }
 
 int run_failure(const std::string& name) {
