@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -86,6 +87,24 @@ Digest digest_of(const std::string& folder, const std::string& name) {
   } while (in);
   check(in.eof() && !in.bad(), path, ": cannot be read to its end");
   return digester.digest(name);
+}
+
+std::string exact_text(double value) {
+  char text[40];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, std::abs(value), std::chars_format::hex);
+  return (std::signbit(value) ? "-0x" : "0x") + std::string(text, end);
+}
+
+double exact_number(const std::string& text, const std::string& path) {
+  const bool negative = text.starts_with('-');
+  std::string_view digits = std::string_view(text).substr(negative);
+  const bool hexadecimal = digits.starts_with("0x");
+  if (hexadecimal) digits.remove_prefix(2);
+  double value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value,
+                                            hexadecimal ? std::chars_format::hex : std::chars_format::general);
+  check(error == std::errc() && end == digits.data() + digits.size(), path, ": '", excerpt(text), "' is not a number");
+  return negative ? -value : value;
 }
 
 void sync(const std::string& path) {

@@ -42,6 +42,11 @@ class Digester {
   std::unique_ptr<State> state_;
 };
 
+// The hexadecimal text of a number, such as "0x1.8p+1", in any locale.
+std::string exact_text(double value);
+// The number of a hexadecimal or decimal text. `path`: the file, for the Error about another text.
+double exact_number(const std::string& text, const std::string& path);
+
 // Writes a text and syncs it to disk. Throws an Error with path and reason on failure.
 void write_synced(const std::string& path, const std::string& text);
 void sync(const std::string& path);  // syncs a file, or the entries of a folder, to disk; throws like write_synced()

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "comm/consistency.h"
@@ -162,10 +161,10 @@ std::string describe_tensors(const CheckpointExtras& extras) {
 }
 
 // The numbers of the program among the metadata of a rank's file.
-std::map<std::string, double> numbers_of(const std::map<std::string, std::string>& metadata) {
+std::map<std::string, double> numbers_of(const std::map<std::string, std::string>& metadata, const std::string& path) {
   std::map<std::string, double> numbers;
   for (const auto& [name, text] : metadata)
-    if (name.starts_with("number/")) numbers[name.substr(7)] = std::strtod(text.c_str(), nullptr);
+    if (name.starts_with("number/")) numbers[name.substr(7)] = exact_number(text, path);
   return numbers;
 }
 
@@ -176,7 +175,7 @@ std::vector<double> counters_of(const std::map<std::string, std::string>& metada
   for (int64_t i = 0; i < count; ++i) {
     const auto found = metadata.find("counter/" + std::to_string(i));
     check(found != metadata.end(), path, ": has no counter ", i);
-    counters.push_back(std::strtod(found->second.c_str(), nullptr));
+    counters.push_back(exact_number(found->second, path));
   }
   return counters;
 }
@@ -262,8 +261,9 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
       if (saved.front().second.contains(kTensor + name)) load_tensor(values, name, folder, saved, used);
     if (same)
       for (const auto& [name, values] : extras.own) load_tensor(values, name, folder, saved, used);
-    extras.numbers = numbers_of(numbers);
-    replica.restore(counters_of(numbers, folder + "/" + rank_file(saved.front().first)));
+    const std::string path = folder + "/" + rank_file(saved.front().first);
+    extras.numbers = numbers_of(numbers, path);
+    replica.restore(counters_of(numbers, path));
   });
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");

@@ -23,13 +23,6 @@ using nlohmann::json;
 
 namespace {
 
-// Text from which strtod() restores the same bits.
-std::string exact(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%a", value);
-  return text;
-}
-
 // A copy in CPU memory that training does not change.
 Tensor copy_of(const Tensor& values) { return values.device() == kCpu ? values.clone() : values.to(kCpu); }
 
@@ -302,9 +295,9 @@ File state_file(const DataParallel& replica, const Communicator& comm, const Che
     if (!part.replicated || is_saver(part, replica, comm)) own.tensors.emplace_back(key_of(part), part.values);
   for (const auto* tensors : {&extras.tensors, &extras.optional, &extras.own})
     for (const auto& [name, values] : *tensors) own.tensors.emplace_back("tensor/" + name, values);
-  for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact(value);
+  for (const auto& [name, value] : extras.numbers) own.metadata["number/" + name] = exact_text(value);
   const std::vector<double> counters = replica.counters();
-  for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact(counters[i]);
+  for (size_t i = 0; i < counters.size(); ++i) own.metadata["counter/" + std::to_string(i)] = exact_text(counters[i]);
   return own;
 }
 

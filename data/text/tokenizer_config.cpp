@@ -59,6 +59,7 @@ void write_tokenizer_config(const std::string& path, const TokenizerConfig& conf
   check(options.max_word == 100, path, ": max_word ", options.max_word,
         " cannot be written: HuggingFace's BERT tokenizer supports only 100");
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // the global locale of a program may separate thousands
   text << "{\n  \"do_lower_case\": " << name_of(options.lower_case);
   if (config.model_max_length)
     text << ",\n  \"model_max_length\": " << std::fixed << std::setprecision(0) << *config.model_max_length;
