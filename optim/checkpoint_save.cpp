@@ -95,7 +95,7 @@ class PendingCheckpoint::Writer {
         index_(std::move(index)),
         describe_(std::move(describe)),
         context_(context()),
-        thread_([this] { run(); }) {}
+        thread_(start_thread([this] { run(); }, "the thread that writes a checkpoint")) {}
   ~Writer() {
     abandoned_ = true;
     thread_.join();
@@ -355,9 +355,12 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& path, Dat
   }
   check_room(partial, files, comm);
   const std::string index = comm.rank == 0 && of_model.size() > 1 ? index_of(of_model, extras.model) : "";
-  auto writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
-                                                            std::move(files), index,
-                                                            comm.rank == 0 ? extras.describe : nullptr);
+  std::unique_ptr<PendingCheckpoint::Writer> writer;
+  on_all(world, [&] {
+    writer = std::make_unique<PendingCheckpoint::Writer>(folder, comm.rank, world.size(), manifest_of(replica, comm),
+                                                         std::move(files), index,
+                                                         comm.rank == 0 ? extras.describe : nullptr);
+  });
   return std::unique_ptr<PendingCheckpoint>(new PendingCheckpoint(std::move(writer)));
 }
 
