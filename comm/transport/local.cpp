@@ -282,7 +282,8 @@ void run_local(const Topology& topology, const std::function<void(Communicator&)
   }
   for (std::thread& rank : ranks) rank.join();
   check(started, "the system allows only ", ranks.size(), " of ", size,
-        " worker threads; lower --nodes or --workers-per-node, or raise the limit (ulimit -u)");
+        " worker threads; lower --nodes or --workers-per-node, or raise the limits of processes and memory (ulimit -u, "
+        "ulimit -v)");
   const std::optional<int> failed = world->first_failed();
   if (!failed) return;
   const std::exception_ptr error = errors[static_cast<size_t>(*failed)];
