@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/check.h"
+#include "engine/process_limits.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -85,7 +86,7 @@ int hardware_threads() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  return within_cpu_limit(std::max(1, CPU_COUNT(&set)));
 }
 
 }  // namespace godwit

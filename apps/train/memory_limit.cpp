@@ -3,19 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "apps/report/progress.h"
 #include "engine/check.h"
 #include "engine/context.h"
+#include "engine/process_limits.h"
 
 namespace godwit::apps {
 
 int64_t host_memory() {
-  int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE), limit = 0;
-  std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" without a limit
-  if (group >> limit && limit > 0) bytes = std::min(bytes, limit);
-  return bytes;
+  const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::min(bytes, control_group_limits().memory.value_or(bytes));
 }
 
 void check_host_memory(const CommonConfig& config, const Communicator& comm, const std::string& model, int64_t numel,

@@ -8,8 +8,7 @@
 
 namespace godwit::apps {
 
-// Bytes that a process may use: the physical memory, or the limit of its control group (memory.max) if the limit is
-// lower.
+// Bytes that a process may use: the physical memory, or the limit of its control group if the limit is lower.
 int64_t host_memory();
 
 // Throws if the parameters and gradients of this host's workers, each with `numel` float32 values, exceed `available`

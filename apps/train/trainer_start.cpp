@@ -11,6 +11,7 @@
 #include "engine/excerpt.h"
 #include "engine/gpu.h"
 #include "engine/kernel_library.h"
+#include "engine/process_limits.h"
 
 namespace godwit::apps {
 namespace {
@@ -64,6 +65,10 @@ std::vector<std::string> Trainer::warnings() const {
     all.push_back(
         "this processor computes bfloat16 products no faster than float32 products, so they are computed in float32: "
         "--dtype bf16 saves memory, but no time");
+  if (threads_are_bound())
+    all.push_back(
+        "OpenMP binds threads to cores (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), so workers may run on the same "
+        "cores; unset these variables");
   if (config_.device == "cuda" && !config_.share_gpu && config_.nccl && !nccl_built() && comm_.topology.world() > 1 &&
       uses_mpi(config_))
     all.push_back(

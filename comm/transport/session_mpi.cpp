@@ -9,6 +9,7 @@
 
 #include "comm/transport/launcher.h"
 #include "engine/context.h"
+#include "engine/process_limits.h"
 
 namespace godwit {
 
@@ -76,7 +77,8 @@ void MpiSession::gather_hosts() {
   for (size_t i = 0; i < hosts_.size(); ++i) hosts_[i] = names.data() + i * sizeof(name);
 }
 
-// A launcher may bind each rank to a core or socket. The union of the cores of a host's ranks is divided among them.
+// A launcher may bind each rank to a core or socket. The union of the cores of a host's ranks is divided among them, or
+// the CPU limit of their control group.
 void MpiSession::share_cores() {
   cpu_set_t own;
   CPU_ZERO(&own);
@@ -92,7 +94,7 @@ void MpiSession::share_cores() {
       CPU_OR(&lent, &lent, &all[i]);
       ++ranks_here;
     }
-  threads_per_rank_ = std::clamp(CPU_COUNT(&lent) / ranks_here, 1, hardware_threads());
+  threads_per_rank_ = std::clamp(within_cpu_limit(CPU_COUNT(&lent)) / ranks_here, 1, hardware_threads());
   bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
 }
 

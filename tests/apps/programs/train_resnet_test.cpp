@@ -93,6 +93,16 @@ TEST_F(TrainResnet, SettingsOfOpenMpDoNotHangARun) {
   }
 }
 
+#ifdef _OPENMP
+// OpenMP binds the first thread of the process, and all workers inherit its core.
+TEST_F(TrainResnet, PrintsThatOpenMpBindsThreads) {
+  const char* text = "notice: OpenMP binds threads to cores";
+  EXPECT_THAT(done("--max-steps 1").out, testing::Not(HasSubstr(text)));
+  environment_ = "OMP_PROC_BIND=true";
+  EXPECT_THAT(done("--max-steps 1").out, HasSubstr(text));
+}
+#endif
+
 TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const Outcome outcome = train(
       "--optimizer birder --nodes 2 --workers-per-node 2 --batch 4 --set log_every=1 --set optimizer.moments=bf16 "
