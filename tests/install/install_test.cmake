@@ -1,8 +1,9 @@
 # Tests the use of Godwit from other projects. Expects SOURCE, BINARY (a complete build) and GENERATOR.
-# 1. Installs the tree, moves it, builds the programs of examples/ against it with find_package and runs them. Their
+# 1. Configures the tree in a folder whose name CMake cannot use, which must fail.
+# 2. Installs the tree, moves it, builds the programs of examples/ against it with find_package and runs them. Their
 #    losses must fall, and their pages (docs/embedding.md, docs/extending.md) must contain them verbatim.
-# 2. Compiles all installed headers in one file.
-# 3. Configures a project that adds the sources with add_subdirectory, and compiles all headers there too.
+# 3. Compiles all installed headers in one file.
+# 4. Configures a project that adds the sources with add_subdirectory, and compiles all headers there too.
 cmake_minimum_required(VERSION 3.22)
 set(work ${BINARY}/install-test)
 file(REMOVE_RECURSE ${work})
@@ -20,6 +21,12 @@ function(build_against_installed folder)
       -D CMAKE_PREFIX_PATH=${work}/prefix -D CMAKE_BUILD_TYPE=Release)
   run("build ${folder}" ${CMAKE_COMMAND} --build ${folder}-build)
 endfunction()
+
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B "${work}/a#b" -G ${GENERATOR}
+                RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE err)
+if(status EQUAL 0 OR NOT err MATCHES "a#b: CMake[ \n]+cannot[ \n]+build")
+  message(FATAL_ERROR "a folder whose name CMake cannot use is not refused: ${err}")
+endif()
 
 run("install" ${CMAKE_COMMAND} --install ${BINARY} --prefix ${work}/first)
 file(RENAME ${work}/first ${work}/prefix)
@@ -98,10 +105,10 @@ build_against_installed(${work}/headers)
 file(WRITE ${work}/host/CMakeLists.txt "
 cmake_minimum_required(VERSION 3.22)
 project(Host LANGUAGES CXX)
-add_subdirectory(${SOURCE} godwit)
-add_executable(host ${SOURCE}/examples/embed/main.cpp)
+add_subdirectory(\"${SOURCE}\" godwit)
+add_executable(host \"${SOURCE}/examples/embed/main.cpp\")
 target_link_libraries(host PRIVATE Godwit::godwit)
-add_library(headers OBJECT ${work}/headers/main.cpp)
+add_library(headers OBJECT \"${work}/headers/main.cpp\")
 target_link_libraries(headers PRIVATE Godwit::godwit)
 if(TARGET train_resnet OR TARGET engine_tests)
   message(FATAL_ERROR \"programs and tests of a subproject are built\")
