@@ -15,8 +15,7 @@ if(GODWIT_SKIPPED_TARGETS)
 endif()
 
 # Compiler options of Godwit's own sources. Contraction to fused multiply-add is off, because optimizer and compressor
-# state must match bit for bit on every machine. A sqrt() that sets errno would not be vectorized. In a subproject build
-# GODWIT_WERROR is off, because a newer compiler may have new warnings.
+# state must match bit for bit on every machine. A sqrt() that sets errno would not be vectorized.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-ffp-contract=off;-fno-math-errno>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off;--expt-relaxed-constexpr>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang") # warns about loops with "omp simd" that it does not vectorize
