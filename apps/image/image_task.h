@@ -30,7 +30,7 @@ class ImageTask : public Task {
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
   void average_buffers() override;  // averages batch-norm statistics
-  // Metrics: test_loss, test_top1, test_top5.
+  std::vector<std::string> figures() const override { return {"test_loss", "test_top1", "test_top5"}; }
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   std::vector<std::string> corrupt_files() override;
   void save(const std::string& run_dir, const std::string& which) override;  // writes a safetensors file

@@ -14,7 +14,8 @@ class ClassifyTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "sentences"; }
-  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;  // test_loss, test_accuracy
+  std::vector<std::string> figures() const override { return {"test_loss", "test_accuracy"}; }
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
 
  private:
   Forward loss(const data::TextBatch& batch, const DropoutContext* run) const override;

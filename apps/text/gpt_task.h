@@ -28,7 +28,8 @@ class GptTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  // Metrics: val_loss, perplexity, bits_per_byte. Also generates a sample.
+  std::vector<std::string> figures() const override { return {"val_loss", "perplexity", "bits_per_byte"}; }
+  // Also generates a sample.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void write_evaluation(const std::string& run_dir, int64_t step) override;  // appends the sample to samples.txt
   void save(const std::string& run_dir, const std::string& which) override;  // writes a HuggingFace folder

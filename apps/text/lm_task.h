@@ -32,7 +32,10 @@ class LmTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  // Metrics: val_loss, perplexity; with a test text also test_loss, test_perplexity.
+  std::vector<std::string> figures() const override {
+    if (!test_) return {"val_loss", "perplexity"};
+    return {"test_loss", "val_loss", "perplexity", "test_perplexity"};
+  }
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void save(const std::string& run_dir, const std::string& which) override;  // writes a safetensors file
 

@@ -14,7 +14,9 @@ class PretrainTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "samples"; }
-  // test_loss, mlm_loss, mlm_accuracy, nsp_accuracy
+  std::vector<std::string> figures() const override {
+    return {"test_loss", "mlm_loss", "mlm_accuracy", "nsp_accuracy"};
+  }
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
 
  private:

@@ -19,7 +19,8 @@ class SquadTask : public TextTask {
       : TextTask(config, data, comm, std::move(net)) {}
 
   std::string unit() const override { return "windows"; }
-  // em and f1 of the official evaluation, in percent, on rank 0
+  std::vector<std::string> figures() const override { return {"em", "f1"}; }
+  // The figures are those of the official evaluation, in percent, on rank 0.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void write_evaluation(const std::string& run_dir, int64_t /*step*/) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);

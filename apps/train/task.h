@@ -33,7 +33,7 @@ struct LoadedBatch {
 };
 
 struct Evaluation {
-  std::optional<double> loss = {};                      // mean over the test set
+  std::optional<double> loss = {};                      // mean over the test set; "test_loss"
   std::vector<std::pair<std::string, double>> metrics;  // further metrics, by name in metrics.jsonl
   std::string text;                                     // the metrics as text: "top-1 91.20 %, top-5 99.10 %"
   std::string below = {};                               // further lines to print, on rank 0
@@ -67,6 +67,7 @@ class Task {
   virtual Forward forward_loaded() = 0;  // forward pass of the loaded batch
   // Tensors, other than parameters and buffers, that carry over from one training batch to the next. For checkpoints.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
+  virtual std::vector<std::string> figures() const { return {}; }  // names of the figures of evaluate()
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
   // Collective: evaluates the current model. Parameters are read only in `read`, which all ranks must call equally
   // often.

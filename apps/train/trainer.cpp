@@ -38,6 +38,7 @@ Trainer::Trainer(const Program& program, CommonConfig& config, Task& task, Commu
       steps_per_epoch_(steps_of_epoch(config, task.batches())),
       total_steps_(planned_steps(config, steps_per_epoch_)),
       schedule_(config.schedule, config.optimizer.number("lr"), steps_per_epoch_, total_steps_) {
+  check_best();
   DataParallelOptions options{.optimizer = for_run(config.optimizer, schedule_, total_steps_),
                               .exchange = config.exchange,
                               .seed = config.seed};
@@ -138,7 +139,7 @@ void Trainer::evaluate_epoch(Evaluation& last, Progress& progress) {
           nan_hint());
   if (leader()) report(last, progress);
   evaluated_step_ = step_;
-  note_best(last, progress);
+  note_best(last);
   checkpoint_if_due(progress);
 }
 

@@ -88,7 +88,8 @@ class Trainer {
   void announce_checkpoint(Progress& progress);
   void no_checkpoint(int64_t step, const std::string& reason, Progress& progress);  // not collective: reports a failure
   void checkpoint_if_due(Progress& progress);
-  void note_best(const Evaluation& result, Progress& progress);  // a new best makes a checkpoint due
+  void check_best() const;                   // throws if the evaluations have no figure checkpoint.best
+  void note_best(const Evaluation& result);  // a new best makes a checkpoint due
   bool wants_checkpoint();  // not collective: whether a signal or the interval requires a checkpoint
   void remove_partial_checkpoints() const;
   bool ends_epoch() const { return step_ % steps_per_epoch_ == 0 || step_ == total_steps_; }
@@ -103,6 +104,7 @@ class Trainer {
   // Evaluates the averaged weights if enabled. Returns nothing if a rank received a stop signal.
   std::optional<Evaluation> evaluate();
   std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
+  std::string name_in_metrics(const std::string& figure) const;  // with validation, test_… is validation_…
   std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;  // names as in metrics.jsonl
   void report(const Evaluation& result, Progress& progress);
   // On rank 0: calls f(), which writes a file or prints. Stores the first Error.
@@ -155,7 +157,6 @@ class Trainer {
     double value = 0;
   };
   Best best_, saved_best_;               // best evaluation; best one with a complete checkpoint; only on the leader
-  bool best_missing_ = false;            // the evaluations do not report checkpoint.best
   int64_t evaluated_step_ = 0;           // step of the last evaluation
   std::optional<int64_t> metrics_size_;  // size of metrics.jsonl that a resumed run keeps, in bytes
   TimeSplit all_times_;                  // sums over all steps of this rank

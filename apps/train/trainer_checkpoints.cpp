@@ -1,4 +1,5 @@
 // Checkpoints of a run: the steps at which they are saved, their contents, and the continuation from a checkpoint.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
@@ -155,16 +156,20 @@ bool Trainer::wants_checkpoint() {
   return take_checkpoint_signal() || late;
 }
 
-void Trainer::note_best(const Evaluation& result, Progress& progress) {
+void Trainer::check_best() const {
+  const std::string& wanted = config_.checkpoint.best;
+  std::vector<std::string> names;
+  for (const std::string& name : task_.figures()) names.push_back(name_in_metrics(name));
+  check(wanted.empty() || std::ranges::find(names, wanted) != names.end(), "checkpoint.best: the evaluations have no ",
+        "figure '", excerpt(wanted), "'; use one of ", excerpts(names, names.size()));
+}
+
+void Trainer::note_best(const Evaluation& result) {
   const std::string& wanted = config_.checkpoint.best;
   if (wanted.empty()) return;
-  std::vector<std::string> names;
-  std::optional<double> value;
-  for (const auto& [name, of_name] : figures(result)) {
-    names.push_back(name);
+  std::optional<double> value;  // some figures exist only on rank 0
+  for (const auto& [name, of_name] : figures(result))
     if (name == wanted) value = of_name;
-  }
-  // Some figures exist only on rank 0.
   const bool low = lower_is_better(wanted);
   const bool is_better = value && (best_.step == 0 || (low ? *value < best_.value : *value > best_.value));
   const Tensor better = cpu_tensor<double>({is_better ? 1.0 : 0.0});
@@ -173,11 +178,6 @@ void Trainer::note_best(const Evaluation& result, Progress& progress) {
     best_ = {step_, value.value_or(0)};
     checkpoint_due_ = true;
   }
-  if (value || best_missing_) return;
-  best_missing_ = true;
-  if (leader())
-    progress.line(detail::concat("notice: checkpoint.best: the evaluations have no figure '", excerpt(wanted),
-                                 "', so no best checkpoint is kept; use one of ", excerpts(names, names.size())));
 }
 
 void Trainer::checkpoint(Progress& progress) {

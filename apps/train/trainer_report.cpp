@@ -83,11 +83,14 @@ void Trainer::show(const StepMetrics& metrics, Progress& progress) {
   write([&] { progress.update(state); });
 }
 
+std::string Trainer::name_in_metrics(const std::string& figure) const {
+  return figure.starts_with("test_") ? evaluated_set() + figure.substr(4) : figure;
+}
+
 std::vector<std::pair<std::string, double>> Trainer::figures(const Evaluation& result) const {
   std::vector<std::pair<std::string, double>> all;
-  if (result.loss) all.emplace_back(evaluated_set() + "_loss", *result.loss);
-  for (const auto& [name, value] : result.metrics)
-    all.emplace_back(name.starts_with("test_") ? evaluated_set() + name.substr(4) : name, value);
+  if (result.loss) all.emplace_back(name_in_metrics("test_loss"), *result.loss);
+  for (const auto& [name, value] : result.metrics) all.emplace_back(name_in_metrics(name), value);
   return all;
 }
 

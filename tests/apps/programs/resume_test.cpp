@@ -373,11 +373,11 @@ TEST_F(Resume, KeepsTheBestCheckpoint) {
     EXPECT_THAT(outcome.out, HasSubstr(std::string("; the best ") + figure + " so far"));
   }
   fs::remove_all(run_dir());
-  const Outcome outcome = train("--optimizer sgdm --set checkpoint.best=top9");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out,
-              HasSubstr("notice: checkpoint.best: the evaluations have no figure 'top9', so no best checkpoint is "
-                        "kept; use one of test_loss, test_top1"));
+  expect_refused("--optimizer sgdm --set checkpoint.best=top9",
+                 {"checkpoint.best: the evaluations have no figure 'top9'; use one of test_loss, test_top1, "
+                  "test_top5\n"});
+  expect_refused("--optimizer sgdm --set validation=5 --set checkpoint.best=top9",
+                 {"use one of validation_loss, validation_top1, validation_top5"});
 }
 
 // Losses and accuracies cannot be compared.

@@ -54,6 +54,10 @@ TEST_F(TrainBert, EvaluationsReportTheMetricsOfTheirTask) {
        {std::pair{kPretrain, std::vector<std::string>{"test_loss", "mlm_loss", "mlm_accuracy", "nsp_accuracy"}},
         {kSquad, {"em", "f1"}},
         {kClassify, {"test_loss", "test_accuracy"}}}) {
+    fs::remove_all(run_dir());
+    std::string list;
+    for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + key;
+    expect_refused(task + "--set checkpoint.best=test_f1", {"have no figure 'test_f1'; use one of " + list + "\n"});
     done(task + "--max-steps 1");
     const json last = metrics().back();
     EXPECT_EQ(last.size(), 2 + keys.size()) << last;

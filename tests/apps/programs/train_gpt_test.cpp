@@ -409,6 +409,7 @@ TEST_F(TrainGpt, PredictTakesARun) {
 
 TEST_F(TrainGpt, RefusesInvalidInput) {
   expect_refused("--data none.txt", {"none.txt: no such file"});
+  expect_refused("--set checkpoint.best=test_loss", {"'test_loss'; use one of val_loss, perplexity, bits_per_byte\n"});
   expect_refused("--context 100000", {"training: the text has ", "; use more text or a shorter context\n"});
   expect_refused("--batch 200 --nodes 4", {"training: the text has ",
                                            "; use more text, a smaller --batch, fewer workers or a shorter context\n"});

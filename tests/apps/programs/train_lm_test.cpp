@@ -68,6 +68,8 @@ TEST_F(TrainLm, TrainingAndValidationReadBlankLinesAlike) {
 }
 
 TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
+  const std::string best = "--set checkpoint.best=test_perplexiti", refusal = "'test_perplexiti'; use one of ";
+  expect_refused(kFolder + best, {refusal + "test_loss, val_loss, perplexity, test_perplexity\n"});
   done(kFolder);
   const json last = metrics().back();
   EXPECT_EQ(last.size(), 6u) << last;
@@ -76,6 +78,8 @@ TEST_F(TrainLm, EvaluationsReportLossAndPerplexity) {
   fs::remove(folder_ / "text" / "test.txt");
   done(kFolder);
   EXPECT_EQ(metrics().back().size(), 4u) << metrics().back();
+  fs::remove_all(run_dir());
+  expect_refused(kFolder + best, {refusal + "val_loss, perplexity\n"});
 }
 
 // A model of word frequencies alone has a loss of 2.7.
