@@ -17,22 +17,8 @@ nlohmann::json continued_config(const CommonConfig& config) {
   return text.empty() ? nlohmann::json() : parse_json(text);
 }
 
-}  // namespace
-
-std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
-  const nlohmann::json saved = continued_config(config);
-  if (saved.is_null()) return "";
-  const std::string path = saved_config_path(config);
-  const auto number = [&](const char* name) -> int64_t {
-    check(saved.is_object() && saved.contains(name) && saved.at(name).is_number_integer() && saved.at(name) >= 1 &&
-              saved.at(name) <= (1 << 20),
-          path, ": has no positive whole number \"", name, "\"");
-    return saved.at(name).get<int64_t>();
-  };
-  const int64_t before = number("nodes") * number("workers_per_node");
-  // With --resume auto, a launcher repeats the command of the first start, also if config.json has been adapted before.
-  if (before == now && config.resume != "auto") return "";
-  const int64_t samples = before * number("batch") * number("accumulation");
+// Changes accumulation or batch for `samples` samples per step. Returns a notice.
+std::string keep_samples(CommonConfig& config, int64_t samples, int64_t before, int64_t now) {
   if (samples == now * config.batch * config.accumulation) return "";
   check(samples % now == 0, "the run in ", config.run_dir, " has ", samples, " samples per step, which ", now,
         " workers cannot divide equally; continue with a number of workers that divides ", samples);
@@ -47,6 +33,29 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   const std::string workers = detail::concat(now, now == 1 ? " worker" : " workers");
   return detail::concat(workers, before == now ? "" : detail::concat(" instead of ", before), ": batch ", config.batch,
                         " and accumulation ", config.accumulation, " keep ", samples, " samples per step");
+}
+
+}  // namespace
+
+std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
+  const nlohmann::json saved = continued_config(config);
+  if (saved.is_null()) return "";
+  const std::string path = saved_config_path(config);
+  const auto number = [&](const char* name) -> int64_t {
+    check(saved.is_object() && saved.contains(name) && saved.at(name).is_number_integer() && saved.at(name) >= 1 &&
+              saved.at(name) <= (1 << 20),
+          path, ": has no positive whole number \"", name, "\"");
+    return saved.at(name).get<int64_t>();
+  };
+  const int64_t before = number("nodes") * number("workers_per_node"), batch = number("batch");
+  std::string notice;
+  // With --resume auto, a launcher repeats the command of the first start, also if config.json has been adapted before.
+  if (before != now || config.resume == "auto")
+    notice = keep_samples(config, before * batch * number("accumulation"), before, now);
+  check(!config.samples_are_streams() || before != now || config.batch == batch, "--batch is ", config.batch, " (was ",
+        batch, "): the run in ", config.run_dir, " continues the streams of text of its workers; resume with --batch ",
+        batch, ", or start a new run");
+  return notice;
 }
 
 void keep_picked_options(CommonConfig& config) {

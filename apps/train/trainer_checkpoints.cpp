@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "apps/train/continued_run.h"
 #include "apps/train/interrupt.h"
 #include "apps/train/trainer.h"
 #include "comm/gather.h"
@@ -97,8 +98,9 @@ void Trainer::resume() {
     return found->second;
   };
   const auto whole = [&](const char* name) { return std::llround(number(name)); };
+  const std::string changes = notice_of_changes(config_);
   check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": was saved by a run with ", whole("steps_per_epoch"),
-        " steps per epoch, this run has ", steps_per_epoch_,
+        " steps per epoch, this run has ", steps_per_epoch_, changes.empty() ? "" : "; " + changes,
         redistributed_.empty() ? "; resume with the same data, batch and accumulation"
                                : "; resume with the same data and a number of workers that keeps this number");
   check(whole("step") <= total_steps_, resumed_, ": is at step ", whole("step"), ", beyond the ", total_steps_,

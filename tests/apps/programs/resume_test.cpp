@@ -509,7 +509,8 @@ TEST_F(Resume, RefusesRunsThatCannotContinue) {
   refused("--nodes 3", "--resume run",
           "the run in run has 16 samples per step, which 3 workers cannot divide equally; "
           "continue with a number of workers that divides 16");
-  refused("--batch 8", "--resume run", "16 steps per epoch, this run has 32");
+  refused("--batch 8", "--resume run",
+          "16 steps per epoch, this run has 32; changed since the run was saved: batch 8 (was 16); resume with");
   refused("--max-steps 3", "--resume run", "is at step 4, beyond the 3 steps of this run");
   refused("--model resnet18 --set model.small_stem=true", "--resume run", "parameters");
   EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before) << "a refusal leaves the run as it is";

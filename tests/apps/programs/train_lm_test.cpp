@@ -150,6 +150,19 @@ TEST_F(TrainLm, WeightsAndResumedRunsKeepTheirVocabulary) {
   EXPECT_THAT(other.err, HasSubstr("the vocabulary has changed since the run was saved"));
 }
 
+TEST_F(TrainLm, AResumedRunKeepsItsStreams) {
+  done(kFolder);
+  const std::string words =
+      "--batch is 2 (was 4): the run in run continues the streams of text of its workers; resume with --batch 4";
+  for (const Outcome& outcome : {train("--batch 2 --max-steps 5", "--resume run"),
+                                 train(kFolder + "--resume auto --batch 2 --accumulation 2 --max-steps 5")}) {
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+  }
+  const Outcome same = train("--max-steps 5", "--resume run");
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+}
+
 // With another number of workers but the same number of streams, an epoch has the same steps.
 TEST_F(TrainLm, ContinuesWithOtherNumbersOfWorkers) {
   done(kFolder + "--nodes 2 --max-steps 6 --set log_every=1 --checkpoint-every 2 --set checkpoint.keep=9");
