@@ -1,6 +1,7 @@
 #include "apps/image/image_task.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "apps/config/saved_config.h"
 #include "apps/train/loader.h"
@@ -11,6 +12,7 @@
 #include "engine/clock.h"
 #include "engine/profile.h"
 #include "engine/context.h"
+#include "models/vit.h"
 #include "nn/replicas.h"
 #include "nn/weights.h"
 
@@ -44,6 +46,27 @@ std::string smaller_hint(const ImageConfig& config, const ImageModel& model, int
   return has_stem ? "; for small images use resnet20 or --set model.small_stem=true" : "; resnet20 accepts them";
 }
 
+// Throws if the file has positions for another number of patches than the images of this run have.
+void check_positions(const std::string& path, const Vit& model) {
+  Shape positions, filters;
+  for (const auto& [name, tensor] : map_weights(path)) {
+    if (model.tensor_name(name) == "encoder.pos_embedding") positions = tensor.shape();
+    if (model.tensor_name(name) == "conv_proj.weight") filters = tensor.shape();
+  }
+  if (positions.rank() != 3 || filters.rank() != 4) return;  // load_weights() names what is missing
+  const VitConfig& own = model.config();
+  const int64_t patch = filters[2], own_patch = own.patch_size;
+  const int64_t expected = 1 + own.height / own_patch * (own.width / own_patch);
+  if (positions[1] == expected) return;
+  const int64_t side = patch * std::llround(std::sqrt(static_cast<double>(positions[1] - 1)));  // if it is square
+  fail(path, ": encoder.pos_embedding has ", positions[1], " positions (patches of ", patch, "×", patch,
+       " pixels and the class token), but images of ", own.height, "×", own.width, " with patches of ", own_patch, "×",
+       own_patch, " have ", expected, "; use ",
+       patch == own_patch ? "" : detail::concat("--set model.patch_size=", patch, " and "),
+       "images of the size for which the weights were trained, probably ", side, "×", side,
+       " (folders of JPEGs: --set data.crop=", side, ")");
+}
+
 }  // namespace
 
 ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
@@ -66,6 +89,7 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
 
 // The last layer keeps its initial values if the file has other classes or no such layer.
 void ImageTask::load_initial_weights() {
+  if (const auto* vit = dynamic_cast<const Vit*>(model_.get())) check_positions(config_.init_weights, *vit);
   const std::vector<Parameter> parameters = model_->parameters();
   const std::vector<std::string> head{parameters.end()[-2].name, parameters.end()[-1].name};
   const bool kept = nn::load_weights(

@@ -352,6 +352,16 @@ TEST_F(TrainResnet, TrainsAViT) {
   fs::remove_all(run_dir());
   EXPECT_EQ(train(flags + "--init-weights first/weights.safetensors --max-steps 1").exit_code, 0);
   fs::remove_all(run_dir());
+  expect_refused(flags + "--set model.patch_size=4 --init-weights first/weights.safetensors",
+                 {"first/weights.safetensors: encoder.pos_embedding has 2 positions (patches of 8×8 pixels and the "
+                  "class token), but images of 8×8 with patches of 4×4 have 5; use --set model.patch_size=8 and images "
+                  "of the size"});
+  auto larger = load_safetensors(folder_ / "first/weights.safetensors");
+  larger.at("encoder.pos_embedding") = Tensor::zeros({1, 10, 192});
+  save_safetensors(folder_ / "larger.safetensors", {larger.begin(), larger.end()});
+  expect_refused(flags + "--init-weights larger.safetensors",
+                 {"has 10 positions", "images of 8×8 with patches of 8×8 have 2; use images of the size for which the "
+                  "weights were trained, probably 24×24 (folders of JPEGs: --set data.crop=24)\n"});
   expect_refused(flags + "--set model.patch_size=3", {"patches of 3×3"});
   expect_refused("--model vgg16_cifar", {"at least 32×32", "8×8"});
 }
