@@ -200,8 +200,11 @@ std::vector<int> ControlChannel::undecided() const {
   return ranks;
 }
 
-int ControlChannel::lowest_finished() const {
+// A stopped process that mpirun wakes to end it has no failure of its own, so it does not report the failures again.
+int ControlChannel::reporter() const {
   std::lock_guard lock(mutex_);
+  for (const auto& [rank, reason] : failures_)
+    if (finished_[static_cast<size_t>(rank)]) return rank;
   const auto found = std::find_if(finished_.begin(), finished_.end(), [](const auto& at) { return at.has_value(); });
   return static_cast<int>(found - finished_.begin());
 }

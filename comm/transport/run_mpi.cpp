@@ -172,7 +172,7 @@ std::string combined(const std::map<int, std::string>& failures) {
   ControlChannel& control = world.control;
   wait_for_notices(control, kSettle, [&] { return control.all_finished(); });
   if (control.lost_peer()) throw PeerFailed("a process has ended", __FILE__, __LINE__);  // check_peers() reported it
-  if (control.lowest_finished() != rank) {
+  if (control.reporter() != rank) {
     wait_for_notices(control, kReporter, [] { return false; });
     throw PeerFailed("another rank failed", __FILE__, __LINE__);
   }

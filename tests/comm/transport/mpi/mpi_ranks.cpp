@@ -138,6 +138,12 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        if (comm.rank == 1) kill(getpid(), SIGSTOP);
        reduce_for_ever(comm);
      }},
+    {"stopped_first",
+     [](Communicator& comm) {
+       comm.world->barrier("start");
+       if (comm.rank == 0) kill(getpid(), SIGSTOP);
+       reduce_for_ever(comm);
+     }},
     {"stopped_before_barrier",
      [](Communicator& comm) {
        comm.world->all_reduce(Tensor::zeros({1}), Reduce::sum, "start");
