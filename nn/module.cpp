@@ -67,7 +67,7 @@ Tensor Module::add_buffer(std::string name, Tensor value) {
 
 void Module::add(std::string name, Module& child) {
   check_new(name);
-  check(&child != this, "module: '", name, "' would be a child of itself");
+  child.visit([&](const Module& below) { check(&below != this, "module: '", name, "' contains this module"); });
   entries_.push_back({.name = std::move(name), .child = &child});
 }
 

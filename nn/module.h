@@ -39,7 +39,8 @@ class Module {
   Var add_parameter(std::string name, Shape shape, DType dtype, bool decay = true, double value = 0,
                     FileLayout layout = FileLayout::as_in_memory);
   Tensor add_buffer(std::string name, Tensor value);  // registers a buffer and returns it
-  void add(std::string name, Module& child);          // registers a child, which must outlive this module
+  // Registers a child, which must outlive this module. Throws if the child is or contains this module.
+  void add(std::string name, Module& child);
 
  private:
   Var add_parameter(std::string name, Var var, bool decay, FileLayout layout);

@@ -20,6 +20,19 @@ TEST(Module, RefusesDuplicateNames) {
   EXPECT_THAT(error_of([] { Twice("a"); }), testing::HasSubstr("the name 'a' occurs twice"));
 }
 
+TEST(Module, RefusesCycles) {
+  struct Part : nn::Module {
+    using nn::Module::add;
+  };
+  Part a, b, c, top;
+  EXPECT_EQ(error_of([&] { a.add("self", a); }), "module: 'self' contains this module");
+  a.add("b", b);
+  b.add("c", c);
+  EXPECT_EQ(error_of([&] { c.add("top", a); }), "module: 'top' contains this module");
+  top.add("first", a);
+  top.add("shared", c);  // a part of two modules is no cycle
+}
+
 TEST(Layers, EmbeddingPicksRowsOfItsWeight) {
   const nn::Embedding embedding(5, 3, DType::f64, /*padding=*/2);
   const auto parameters = embedding.parameters();
