@@ -56,6 +56,13 @@ TEST(Documents, AreReadInOrderOfPaths) {
   EXPECT_THAT(documents_of(folder / "a/notes.md"), ElementsAre("ignored"));
 }
 
+// As Python's json.loads().
+TEST(Documents, TheLastOfEqualKeysCounts) {
+  const TempFolder folder;
+  write(folder / "x.jsonl", bytes_of("{\"text\": 1, \"text\": \"first\", \"id\": 2, \"text\": \"last\"}"));
+  EXPECT_THAT(documents_of(folder / "x.jsonl"), ElementsAre("last"));
+}
+
 TEST(Documents, EndingsMayBeInUpperCase) {
   const TempFolder folder;
   write(folder / "a.JSONL", bytes_of("{\"text\": \"one\"}\n"));
