@@ -77,6 +77,15 @@ class Report : public TrainResnet {
   }
 };
 
+TEST_F(Report, AClosedPipeGivesNoTraceback) {
+  write_run("a", 4, "0.1", true);
+  const std::string line =
+      "cd " + folder_.string() + " && (sleep 0.2; " GODWIT_SOURCE_DIR "/tools/report a 2>err) | true";
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  EXPECT_EQ(read_file(folder_ / "err"), "");
+  EXPECT_TRUE(fs::exists(folder_ / "a/report.html"));
+}
+
 TEST_F(Report, ComparesRuns) {
   write_run("runs/a", 8, "0.1", true);
   write_run("runs/b", 6, "0.2", false);
