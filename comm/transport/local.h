@@ -9,7 +9,8 @@
 namespace godwit {
 
 struct LocalOptions {
-  // Longest wait of a collective for its slowest peer; the training programs set 60 s.
+  // Longest wait of a collective for its slowest peer. The training programs set 60 s, because they mark loading and
+  // writing with RunControl::busy(), which does not count.
   std::chrono::milliseconds timeout{300'000};
   int threads_per_rank = 0;                    // 0: cores / ranks, at least 1
   Placement placement = {};                    // all ranks run on one machine

@@ -10,7 +10,7 @@
 namespace godwit {
 
 struct MpiOptions {
-  // Longest time for all ranks to start, and for a message to arrive; the training programs set 60 s.
+  // Longest time for all ranks to start, and for a message to arrive. The training programs set 60 s (LocalOptions).
   std::chrono::milliseconds timeout{300'000};
   int threads_per_rank = 0;                    // 0: cores available to this host's ranks / their number, at least 1
   // Called on rank 0 with lines about the launch: library, ranks, hosts, and warnings about the placement.
