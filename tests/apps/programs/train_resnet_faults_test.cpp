@@ -34,6 +34,7 @@ class EndlessRun {
     arguments.push_back(nullptr);
     child_ = fork();
     if (child_ == 0) {
+      ::signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
       fs::current_path(folder_);
       (void)!freopen("out", "w", stdout);
       (void)!freopen("err", "w", stderr);

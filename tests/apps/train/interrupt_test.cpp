@@ -47,6 +47,7 @@ TEST(InterruptDeathTest, SigtermBehavesLikeSigint) {
 TEST(InterruptDeathTest, SignalsWithinASecondOfTheFirstAreIgnored) {
   EXPECT_EXIT(
       {
+        std::signal(SIGHUP, SIG_DFL);
         catch_interrupts("stops soon", "stopped");
         std::raise(SIGHUP);
         std::raise(SIGTERM);
@@ -60,6 +61,7 @@ TEST(InterruptDeathTest, SignalsWithinASecondOfTheFirstAreIgnored) {
 TEST(InterruptDeathTest, SighupIsRecordedAndNeverEndsTheProcess) {
   EXPECT_EXIT(
       {
+        std::signal(SIGHUP, SIG_DFL);
         catch_interrupts("stops soon", "stopped");
         std::raise(SIGHUP);
         std::raise(SIGHUP);
