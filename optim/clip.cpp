@@ -11,7 +11,7 @@
 namespace godwit {
 namespace {
 
-constexpr int64_t kBlock = 4096;
+constexpr int64_t kBlock = 4096;  // values whose squares are summed by one task
 
 // Uses eight running sums for every vector width, so that the result does not depend on the machine.
 template <class T>

@@ -11,18 +11,6 @@
 namespace godwit {
 namespace {
 
-struct BlockBucket {
-  int64_t bucket_begin = 0, numel = 0;
-  BlockTable<CodedBlock> blocks = {};  // all blocks, in the messages to the owners of their segments
-  BlockTable<CodedBlock> served = {};  // blocks of this rank's segment, in one message
-  std::vector<Segment> segments = {};  // the values of each owner
-  std::vector<int64_t> used = {};      // words of each segment's message that are used
-  int64_t words = 0, longest = 0;      // words of a message; values of the longest segment
-  Tensor memory = {};                  // [numel], the worker's feedback state; undefined with Feedback::none
-  Tensor mean = {};                    // [numel], mean of all ranks' estimates (EF21); otherwise undefined
-  Tensor server_error = {};            // error feedback of this rank's segment
-};
-
 class BlockExchange : public Exchange {
  public:
   BlockExchange(std::unique_ptr<Compressor> compressor, const BlockExchangeOptions& options, const Buckets& buckets,
@@ -38,7 +26,7 @@ class BlockExchange : public Exchange {
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].numel == bucket.numel,
           options_.name, ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
     check(step >= 1 && step <= UINT32_MAX, options_.name, ": step ", step, " is not in 1 … 2³²−1");
-    BlockBucket& state = states_[i];
+    BucketState& state = states_[i];
     Group& group = *comm.world;
     const Tensor codes({static_cast<int64_t>(state.segments.size()) * state.words}, DType::u32);
     encode(state, bucket, rng(step, Purpose::gradient_code, group.rank()), codes);
@@ -61,7 +49,7 @@ class BlockExchange : public Exchange {
 
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
-    for (const BlockBucket& state : states_) {
+    for (const BucketState& state : states_) {
       if (state.memory.defined())
         all.push_back({options_.worker == Feedback::residual ? "e" : "h", state.bucket_begin, state.memory, false});
       if (state.mean.defined()) all.push_back({"mean_h", state.bucket_begin, state.mean, true});
@@ -72,6 +60,18 @@ class BlockExchange : public Exchange {
   }
 
  private:
+  struct BucketState {
+    int64_t bucket_begin = 0, numel = 0;
+    BlockTable<CodedBlock> blocks = {};  // all blocks, in the messages to the owners of their segments
+    BlockTable<CodedBlock> served = {};  // blocks of this rank's segment, in one message
+    std::vector<Segment> segments = {};  // the values of each owner
+    std::vector<int64_t> used = {};      // words of each segment's message that are used
+    int64_t words = 0, longest = 0;      // words of a message; values of the longest segment
+    Tensor memory = {};                  // [numel], the worker's feedback state; undefined with Feedback::none
+    Tensor mean = {};                    // [numel], mean of all ranks' estimates (EF21); otherwise undefined
+    Tensor server_error = {};            // error feedback of this rank's segment
+  };
+
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, options_.name, ": gradients are ", bucket.param.dtype(),
           ", expected float32; use exchange dense");
@@ -80,7 +80,7 @@ class BlockExchange : public Exchange {
     const BlockLayout layout = options_.reply == Reply::sharded
                                    ? BlockLayout(bucket, options_.block_size, bucket.shards)
                                    : BlockLayout(bucket, options_.block_size, owners);
-    BlockBucket state{.bucket_begin = bucket.begin, .numel = bucket.numel};
+    BucketState state{.bucket_begin = bucket.begin, .numel = bucket.numel};
     for (int s = 0; s < owners; ++s) {
       state.segments.push_back(layout.segment(s));
       state.used.push_back(0);
@@ -110,7 +110,7 @@ class BlockExchange : public Exchange {
   }
 
   // Writes the codes of all blocks to `codes`, with zeros after each segment's message.
-  void encode(const BlockBucket& state, const Bucket& bucket, const RngKey& rng, const Tensor& codes) const {
+  void encode(const BucketState& state, const Bucket& bucket, const RngKey& rng, const Tensor& codes) const {
     for (size_t s = 0; s < state.segments.size(); ++s)
       if (const int64_t unused = state.words - state.used[s]; unused > 0)
         codes.range(static_cast<int64_t>(s) * state.words + state.used[s], unused).zero();
@@ -128,7 +128,7 @@ class BlockExchange : public Exchange {
 
   // Writes the mean of `senders` messages with these blocks to `result`, at bucket offsets. With EF21, adds the mean to
   // the mean of the estimates.
-  void average(const BlockBucket& state, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
+  void average(const BucketState& state, const BlockTable<CodedBlock>& blocks, const Tensor& messages, int senders,
                const Tensor& result) const {
     on_device(result, [&](auto device) {
       mean_of_blocks(device, *compressor_, data_ptr<uint32_t>(device, messages), state.words, senders, blocks,
@@ -137,7 +137,7 @@ class BlockExchange : public Exchange {
   }
 
   // All-gathers the means. `result` holds each segment's mean on the segment's owner, and on return all means.
-  void reply_f32(const BlockBucket& state, Group& group, const Tensor& result) const {
+  void reply_f32(const BucketState& state, Group& group, const Tensor& result) const {
     const Tensor mean = Tensor::zeros({state.longest}), all({group.size() * state.longest});
     const Segment& own = state.segments[rank_];
     mean.range(0, own.numel()).copy_from(result.range(own.begin, own.numel()));
@@ -150,7 +150,7 @@ class BlockExchange : public Exchange {
   }
 
   // Like reply_f32(), with encoded means. `codes` is scratch memory for the codes of all blocks.
-  void reply_coded(const BlockBucket& state, Group& group, int64_t step, const Tensor& codes,
+  void reply_coded(const BucketState& state, Group& group, int64_t step, const Tensor& codes,
                    const Tensor& result) const {
     const Tensor code = Tensor::zeros({state.words}, DType::u32);
     const Tensor faults = on_device(result, [&](auto device) {
@@ -172,7 +172,7 @@ class BlockExchange : public Exchange {
   BlockExchangeOptions options_;
   uint64_t seed_;
   size_t rank_ = 0;
-  std::vector<BlockBucket> states_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace

@@ -18,16 +18,6 @@
 namespace godwit {
 namespace {
 
-struct LocoBucket {
-  int64_t bucket_begin = 0, first_block = 0;
-  BlockTable<Segment> blocks = {};     // blocks that share a scale
-  Table<loco::Piece> sent = {};        // for all shards, in the messages to their owners
-  Table<loco::Piece> served = {};      // for this rank's shard, in one message
-  int64_t words = 0, longest = 0;      // words of a message; values of the longest shard
-  Tensor e = {};                       // [numel], two's complement integers
-  Tensor scales = {};                  // s per block
-};
-
 // Parses "524288" or "2^19"; auto gives 0. Errors begin with `subject`.
 double parse_scale(const std::string& text, const std::string& subject) {
   if (text == "auto") return 0;
@@ -62,7 +52,7 @@ class Loco : public Exchange {
     check(i < states_.size() && states_[i].bucket_begin == bucket.begin && states_[i].e.numel() == bucket.numel, name_,
           ": bucket ", bucket.index, " was not passed to the constructor; use the same buckets");
     check(step >= 1 && step <= UINT32_MAX, name_, ": step ", step, " is not in 1 … 2³²−1");
-    LocoBucket& state = states_[i];
+    BucketState& state = states_[i];
     Group& group = *comm.world;
     const Tensor codes = Tensor::zeros({group.size() * state.words}, DType::u32), own(codes.shape(), DType::u32);
     const Tensor before = state.scales.clone();
@@ -97,7 +87,7 @@ class Loco : public Exchange {
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
-    for (const LocoBucket& state : states_) {
+    for (const BucketState& state : states_) {
       all.push_back({"e", state.bucket_begin, state.e, false});
       if (fixed_scale_ == 0) all.push_back({"scale", state.first_block, state.scales, true});
     }
@@ -124,6 +114,16 @@ class Loco : public Exchange {
   }
 
  private:
+  struct BucketState {
+    int64_t bucket_begin = 0, first_block = 0;
+    BlockTable<Segment> blocks = {};     // blocks that share a scale
+    Table<loco::Piece> sent = {};        // for all shards, in the messages to their owners
+    Table<loco::Piece> served = {};      // for this rank's shard, in one message
+    int64_t words = 0, longest = 0;      // words of a message; values of the longest shard
+    Tensor e = {};                       // [numel], two's complement integers
+    Tensor scales = {};                  // s per block
+  };
+
   // The options that give the errors and scales their meaning.
   std::vector<std::pair<const char*, double>> units() const {
     return {{"scale", fixed_scale_},
@@ -134,7 +134,7 @@ class Loco : public Exchange {
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, name_, ": gradients are ", bucket.param.dtype(),
           ", expected float32; use exchange dense");
-    LocoBucket state{.bucket_begin = bucket.begin};
+    BucketState state{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {
       const BlockLayout layout(bucket, options_.block_size, 1);
@@ -150,7 +150,7 @@ class Loco : public Exchange {
   }
 
   // Cuts the shards into pieces. A piece's codes begin at a word boundary.
-  void cut(LocoBucket& state, const std::vector<Segment>& shards) const {
+  void cut(BucketState& state, const std::vector<Segment>& shards) const {
     std::vector<std::vector<loco::Piece>> of_shards;
     size_t block = 0;
     for (const Segment& shard : shards) {
@@ -180,7 +180,7 @@ class Loco : public Exchange {
   // s = 7/M (4 bits), 127/M (8) or 1/(2M) (1), where M is the largest |g| of the block over all ranks, rounded up to
   // bfloat16; for 1 bit, the largest mean of |g|. A block with no gradient on any rank keeps its scale. The mean of a
   // block that has never had a gradient is 0.
-  void agree_on_scales(LocoBucket& state, const Bucket& bucket, Group& group) const {
+  void agree_on_scales(BucketState& state, const Bucket& bucket, Group& group) const {
     const int64_t blocks = std::ssize(state.blocks.all);
     const Tensor own({blocks}, DType::bf16), all({group.size() * blocks}, DType::bf16);
     on_device(bucket.grad, [&](auto device) {
@@ -197,7 +197,7 @@ class Loco : public Exchange {
   bool is_last(const Bucket& bucket) const { return static_cast<size_t>(bucket.index) + 1 == states_.size(); }
 
   // before: the previous step's scales, in which the stored errors are expressed.
-  void encode(LocoBucket& state, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
+  void encode(BucketState& state, const Bucket& bucket, int64_t step, const Tensor& before, const Tensor& codes) {
     const float ratio = static_cast<float>(options_.error_scale), gain = static_cast<float>(options_.error_gain_new);
     const RngKey rng{seed_, static_cast<uint32_t>(step), static_cast<uint32_t>(Purpose::error_code),
                       static_cast<uint32_t>(rank_)};
@@ -223,7 +223,7 @@ class Loco : public Exchange {
     });
   }
 
-  static void mean_of_own(const LocoBucket& state, const Bucket& bucket, const Tensor& own, loco::Messages messages) {
+  static void mean_of_own(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages) {
     on_device(bucket.grad, [&](auto device) {
       messages.words = data_ptr<uint32_t>(device, own);
       loco::mean_of_codes(device, messages, state.served, data_ptr<float>(device, state.scales),
@@ -232,7 +232,7 @@ class Loco : public Exchange {
   }
 
   // Owners all-gather integer sums in 1, 2 or 4 bytes, the fewest that hold them.
-  void mean_of_all(const LocoBucket& state, const Bucket& bucket, const Tensor& own, loco::Messages messages,
+  void mean_of_all(const BucketState& state, const Bucket& bucket, const Tensor& own, loco::Messages messages,
                    Group& group) const {
     const int64_t most = static_cast<int64_t>(group.size()) << (options_.bits - 1);
     const int64_t width = options_.bits == 1 ? (group.size() <= 127     ? 1
@@ -285,7 +285,7 @@ class Loco : public Exchange {
   uint64_t seed_;
   double fixed_scale_;  // 0: auto
   int rank_;
-  std::vector<LocoBucket> states_;
+  std::vector<BucketState> states_;
   int64_t values_ = 0, saturated_ = 0, zero_ = 0;
 };
 

@@ -27,15 +27,6 @@ struct Plain {
   int64_t begin, n, at;
 };
 
-struct PowerSgdBucket {
-  int64_t bucket_begin = 0;
-  std::vector<Matrix> matrices = {};
-  std::vector<Plain> plain = {};
-  int64_t first = 0, second = 0;  // number of values in the messages
-  Tensor q = {};                  // [second]: Q, identical on all ranks
-  Tensor e = {};                  // [numel], used only for matrices
-};
-
 class PowerSgd : public Exchange {
  public:
   PowerSgd(const PowerSgdOptions& options, const Buckets& buckets, uint64_t seed)
@@ -49,7 +40,7 @@ class PowerSgd : public Exchange {
 
   std::vector<StateTensor> state() const override {
     std::vector<StateTensor> all;
-    for (const PowerSgdBucket& state : states_)
+    for (const BucketState& state : states_)
       for (const Matrix& m : state.matrices) {
         const int64_t begin = state.bucket_begin + m.begin;
         if (state.e.defined()) all.push_back({"e", begin, state.e.range(m.begin, m.rows * m.cols), false});
@@ -59,16 +50,25 @@ class PowerSgd : public Exchange {
   }
 
   std::string summary(Group&) const override {
-    for (const PowerSgdBucket& state : states_)
+    for (const BucketState& state : states_)
       if (!state.matrices.empty()) return {};
     return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", rank_,
                           ", so all gradients were sent in float32; lower exchange.rank, or use exchange dense");
   }
 
  private:
+  struct BucketState {
+    int64_t bucket_begin = 0;
+    std::vector<Matrix> matrices = {};
+    std::vector<Plain> plain = {};
+    int64_t first = 0, second = 0;  // number of values in the messages
+    Tensor q = {};                  // [second]: Q, identical on all ranks
+    Tensor e = {};                  // [numel], used only for matrices
+  };
+
   template <class Where>
   void mean_on(Where device, Bucket& bucket, Communicator& comm, int64_t step) {
-    PowerSgdBucket& state = states_.at(static_cast<size_t>(bucket.index));
+    BucketState& state = states_.at(static_cast<size_t>(bucket.index));
     const Tensor first({state.first}), second({state.second});
     float *g = data_ptr<float>(device, bucket.grad), *p = data_ptr<float>(device, first);
     float *q = data_ptr<float>(device, second), *kept_q = data_ptr<float>(device, state.q);
@@ -92,12 +92,12 @@ class PowerSgd : public Exchange {
   }
 
   // Whether the values that project() has not checked are finite.
-  static bool checked(Cpu, const PowerSgdBucket& state, const Bucket& bucket, int64_t) {
+  static bool checked(Cpu, const BucketState& state, const Bucket& bucket, int64_t) {
     bool finite = true;
     for (const Plain& x : state.plain) finite &= block::all_finite(bucket.grad.data<float>() + x.begin, x.n);
     return finite;
   }
-  static bool checked(Cuda, const PowerSgdBucket& state, const Bucket& bucket, int64_t step) {  // by read_on_host()
+  static bool checked(Cuda, const BucketState& state, const Bucket& bucket, int64_t step) {  // by read_on_host()
     find_not_finite(bucket.grad, bucket.numel,
                     [&bucket, step](const NotFinite& bad) { fail_not_finite("powersgd", step, bucket, bad); });
     if (state.e.defined())
@@ -110,7 +110,7 @@ class PowerSgd : public Exchange {
     check(bucket.param.dtype() == DType::f32, "powersgd: gradients are ", bucket.param.dtype(),
           ", expected float32; use exchange dense");
     const int64_t rank = rank_;
-    PowerSgdBucket state{.bucket_begin = bucket.begin};
+    BucketState state{.bucket_begin = bucket.begin};
     for (const Slot& slot : bucket.slots) {
       const Shape shape = slot.var.shape();
       const int64_t rows = shape.rank() >= 2 ? shape[0] : 1, cols = rows > 0 ? slot.numel / rows : 0;
@@ -231,7 +231,7 @@ class PowerSgd : public Exchange {
   int64_t rank_;
   bool feedback_;
   uint64_t seed_;
-  std::vector<PowerSgdBucket> states_;
+  std::vector<BucketState> states_;
 };
 
 }  // namespace

@@ -11,7 +11,8 @@
 namespace godwit::data {
 namespace {
 
-constexpr std::string_view kContinues = "##";
+constexpr std::string_view kContinuation = "##";  // begins a token that continues a word
+
 template <class F>
 void each_char(std::string_view word, F&& f) {
   for (size_t at = 0; at < word.size();) {
@@ -52,7 +53,7 @@ PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTra
     });
   }
   const auto name = [](char32_t code, bool first) {
-    std::string token(first ? "" : kContinues);
+    std::string token(first ? "" : kContinuation);
     append_utf8(token, code);
     return token;
   };
@@ -71,7 +72,7 @@ PairTrainer trainer_of(const std::vector<CountedWord>& words, const WordPieceTra
       first = false;
     });
   }
-  return PairTrainer(std::move(tokens), std::move(pieces), kContinues.size());
+  return PairTrainer(std::move(tokens), std::move(pieces), kContinuation.size());
 }
 
 }  // namespace
