@@ -16,7 +16,7 @@ struct Node {
   Shape shape;
   DType dtype;
   Device device;
-  uint64_t order;  // creation order within a rank's thread; backward runs from high to low
+  uint64_t order;  // creation order; backward runs from high to low
   Tensor grad;
   bool has_grad = false;
   std::vector<std::shared_ptr<Node>> inputs;

@@ -1,6 +1,7 @@
 #include "autograd/var.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <queue>
 #include <unordered_map>
@@ -33,14 +34,14 @@ Node::~Node() {
 }
 
 namespace {
-thread_local uint64_t created = 0;  // nodes of this thread
+std::atomic<uint64_t> created = 0;  // nodes of all threads
 
 std::shared_ptr<Node> make_node(const Tensor& value) {
   auto node = std::make_shared<Node>();
   node->shape = value.shape();
   node->dtype = value.dtype();
   node->device = value.device();
-  node->order = created++;
+  node->order = created.fetch_add(1, std::memory_order_relaxed);
   return node;
 }
 }  // namespace

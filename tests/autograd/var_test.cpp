@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "autograd/ops/linear.h"
 #include "autograd/ops/reshape.h"
 #include "engine/context.h"
@@ -188,6 +190,21 @@ TEST(Recompute, NamesAVariableThatIsNotAnInput) {
   } catch (const Error& error) {
     text = error.what();
   }
+  EXPECT_NE(text.find("with a gradient that is not one of the inputs"), std::string::npos) << text;
+}
+
+TEST(Recompute, NamesAVariableOfAnotherThreadThatIsNotAnInput) {
+  Var w;
+  for (int i = 0; i < 100; ++i) w = leaf(7);  // more nodes than the other thread has
+  std::string text;
+  std::thread([&] {
+    const Var x = leaf(2), y = recompute({x}, [=] { return sum(scale(x, 3), w); });
+    try {
+      backward(y);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  }).join();
   EXPECT_NE(text.find("with a gradient that is not one of the inputs"), std::string::npos) << text;
 }
 
