@@ -220,8 +220,11 @@ void DataParallel::update(Bucket& bucket) {
 void DataParallel::begin_step(double lr, int micro_batches) {
   check(std::isfinite(lr) && lr >= 0, options_.optimizer.name(), ": step ", info_.step + 1, ": lr is ", lr,
         ", expected a finite number of at least 0");
+  check(!in_step_, options_.optimizer.name(), ": step ", info_.step, " failed or was not finished, so this ",
+        "DataParallel cannot begin another step; create a new one, and load a checkpoint");
   communicated_before_ = comm_.seconds();
   scheduler_.begin_step(micro_batches);
+  in_step_ = true;
   if (parameters_) parameters_->begin_step();
   info_ = {info_.step + 1, lr};
   first_bad_ = buckets_.numel();
@@ -232,6 +235,7 @@ bool DataParallel::finish_step() {
   const ProfileRange range("finish step");
   const bool taken = exchange_and_update();
   swap_reads();
+  in_step_ = false;
   return taken;
 }
 

@@ -68,6 +68,8 @@ struct StepTimes {
 // One rank's replica of a model in training: buckets, optimizer and scheduler.
 //   DataParallel replica(net.parameters(), comm);
 //   replica.step(loss_of(net, batch));          // or begin_step(), backward() once per micro-batch, finish_step()
+// After an error in a step, some parameters may have been updated, and begin_step() throws: create a new DataParallel,
+// and load a checkpoint.
 class DataParallel {
  public:
   // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. If several DataParallel share
@@ -179,6 +181,7 @@ class DataParallel {
   std::unique_ptr<ParameterShards> parameters_;  // null if every rank has all parameters
   std::unique_ptr<Optimizer> optimizer_;
   bool communicates_itself_;
+  bool in_step_ = false;  // from begin_step() to the end of finish_step(); remains true after an error
   std::unique_ptr<NormClip> clip_;  // null if there is no limit
   std::vector<std::shared_ptr<RoundedCopy>> rounded_;  // by bucket; empty on the CPU, or with any sharding
   std::vector<Tensor> owned_gradients_;  // by bucket, from exchange to update; for clipping with on-demand gradients

@@ -45,6 +45,32 @@ TEST(DataParallel, StepsAlongTheMeanGradient) {
   });
 }
 
+// The error is found by the exchange, by the norm for clipping, or by the agreement on a refused step.
+TEST(DataParallel, RefusesAStepAfterAFailedOne) {
+  using testing::HasSubstr, testing::StartsWith;
+  for (const bool clips : {false, true})
+    for (const bool refuses : {false, true})
+      run_local({2, 1}, [&](Communicator& comm) {
+        const Var w(Tensor::full({5}, 1), true);
+        DataParallelOptions options{.optimizer = plain_sgd(0.5)};
+        if (clips) options.clip_norm = 1;
+        if (refuses) options.refuse_step = [](double) { return ""; };
+        DataParallel replica({{"w", w}}, comm, options);
+        EXPECT_THAT(error_of([&] { replica.step(dot(w, static_cast<double>(NAN))); }), HasSubstr("step 1: "));
+        EXPECT_THAT(error_of([&] { replica.step(dot(w, 1)); }), StartsWith("sgd: step 1 failed or was not finished"));
+      });
+}
+
+TEST(DataParallel, RefusesAStepAfterAnUnfinishedOne) {
+  run_local({1, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({5}, 1), true);
+    DataParallel replica({{"w", w}}, comm, {.optimizer = plain_sgd(0.5)});
+    replica.begin_step(1);
+    EXPECT_THAT(error_of([&] { replica.begin_step(1); }),
+                testing::StartsWith("sgd: step 1 failed or was not finished"));
+  });
+}
+
 // replica = std::make_unique<DataParallel>(…) destroys the old replica after the new one exists.
 TEST(DataParallel, TheNewestReplicaTrainsTheParameters) {
   for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2, Sharding::zero3, Sharding::hybrid})
