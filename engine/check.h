@@ -1,9 +1,11 @@
 // Errors: check() and fail() throw an Error with a one-line message and the source location. A message states the
 // failed operation, the rule, the actual values and a hint.
 #pragma once
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace godwit {
@@ -38,11 +40,18 @@ struct Located {
 // source file.
 [[noreturn]] void raise(const std::string& text, const char* file, int line);
 
+// `part`, but a NaN without its sign: "nan" instead of "-nan".
+template <class T>
+decltype(auto) unsigned_nan(const T& part) {
+  if constexpr (std::is_floating_point_v<T>) return part == part ? part : std::numeric_limits<T>::quiet_NaN();
+  else return (part);
+}
+
 // The attribute `cold` optimizes for size, which shortens compilation.
 template <class... Parts>
 [[gnu::cold]] std::string concat(const Parts&... parts) {
   std::ostringstream text;
-  (text << ... << parts);
+  (text << ... << unsigned_nan(parts));
   return text.str();
 }
 }  // namespace detail

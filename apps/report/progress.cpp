@@ -20,7 +20,7 @@ constexpr const char* kClearLine = "\r\x1b[K";
 template <class... Args>
 std::string print(const char* format, Args... args) {
   char text[96];
-  std::snprintf(text, sizeof text, format, args...);
+  std::snprintf(text, sizeof text, format, detail::unsigned_nan(args)...);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 
 namespace godwit {
@@ -25,6 +26,11 @@ TEST(Check, ThrowsTheMessagePartsAndTheCallSite) {
     EXPECT_STREQ(error.what(), "alone 1");
     EXPECT_THAT(error.where(), testing::EndsWith("check_test.cpp:" + std::to_string(line)));
   }
+}
+
+TEST(Check, PrintsNanWithoutASign) {
+  for (const double nan : {std::nan(""), -std::nan("")})
+    EXPECT_EQ(detail::concat(nan, " ", static_cast<float>(nan), " ", -0.5), "nan nan -0.5");
 }
 
 struct Counted {

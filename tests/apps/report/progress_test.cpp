@@ -97,6 +97,14 @@ TEST(Progress, LineContainsAllValues) {
             "3 min 05 s left");
 }
 
+TEST(Progress, NanHasNoSign) {
+  ProgressState state = some_state();
+  state.loss = -std::nan("");
+  EXPECT_NE(render_line(state).find("  loss nan  "), std::string::npos) << render_line(state);
+  EXPECT_EQ(with_digits(-std::nan("")), "nan");
+  EXPECT_EQ(percent(-std::nan("")), "nan %");
+}
+
 TimeSplit some_times() {
   return {.forward = 0.28, .backward = 0.42, .data_wait = 0.02, .exposed_compression = 0.01,
           .exposed_communication = 0.17, .exposed_update = 0.03, .communication = 0.4, .total = 1};
