@@ -102,6 +102,7 @@ TEST(Bucket, LayoutHashDependsOnNamesShapesAndOrder) {
   EXPECT_TRUE(changed([](auto& p) { p[3] = parameter("fc.weight", {33, 10}, 3); }));
   EXPECT_TRUE(changed([](auto& p) { p[3] = parameter("fc.weight", {10, 33, 1}, 3); }));
   EXPECT_TRUE(changed([](auto& p) { p.pop_back(); }));
+  EXPECT_TRUE(changed([](auto& p) { p[1].decay = !p[1].decay; }));
   EXPECT_TRUE(changed([](auto& p) { p[0].name = "conv1.weightb", p[1].name = "n1.weight"; }));
 }
 
@@ -131,6 +132,22 @@ TEST(Bucket, Float64AndEmptyTensors) {
   EXPECT_NE(buckets.value_hash(), 0u);
   const Buckets nothing({{"empty", Var(Tensor({0}), true), true}}, {});
   EXPECT_EQ(nothing[0].padded_numel(), 0);
+}
+
+TEST(Bucket, LayoutHashDependsOnTheType) {
+  const auto hash = [](DType type) { return Buckets({{"a", Var(Tensor::zeros({3}, type), true)}}, {}).layout_hash(); };
+  EXPECT_NE(hash(DType::f32), hash(DType::f64));
+}
+
+// The pool returns the memory of the released gradient, whose padding is not 0.
+TEST(Bucket, GradientsOnDemandHavePaddingOfZeros) {
+  Buckets buckets({{"a", Var(Tensor::zeros({3}), true)}}, {.alignment = 32, .on_demand_gradients = true});
+  for (int pass = 0; pass < 2; ++pass) {
+    buckets.acquire_gradient(buckets[0]);
+    for (int64_t i = 3; i < 32; ++i) EXPECT_EQ(buckets[0].grad.item(i), 0) << i;
+    buckets[0].grad.fill(7);
+    buckets.release_gradient(buckets[0]);
+  }
 }
 
 TEST(Bucket, DecayRangesMergeNeighbors) {

@@ -82,7 +82,7 @@ TEST_P(SignBitsOn, SumCountsAllSenders) {
 }
 
 TEST_P(SignBitsOn, SumsOfEqualSigns) {
-  for (int64_t senders : {1, 2, 8, 255, 256, 4096, 32767})
+  for (int64_t senders : {1, 2, 8, 127, 128, 255, 256, 4096, 32767})
     for (uint32_t word : {0u, ~0u})
       check_sum(senders, 70, std::vector<uint32_t>(static_cast<size_t>(senders * sign_words(70)), word));
 }
