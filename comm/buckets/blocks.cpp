@@ -39,7 +39,6 @@ BlockLayout::BlockLayout(const Bucket& bucket, int64_t block_size, int segments)
     const bool before_is_nearer = after != starts_.begin() && even - *(after - 1) < *after - even;
     cuts_.push_back(before_is_nearer ? *(after - 1) : *after);
   }
-  if (bucket.numel > 0) cuts_.front() = 0;
 }
 
 BlockLayout BlockLayout::whole(const Bucket& bucket, int segments) {

@@ -44,7 +44,6 @@ class SignSgd : public Exchange {
     on_device(signs, [&](auto device) {
       unpack_signs(device, data_ptr<uint32_t>(device, signs), data_ptr<float>(device, bucket.grad), bucket.numel);
     });
-    bucket.grad.range(bucket.numel, bucket.padded_numel() - bucket.numel).zero();
   }
 
  private:
