@@ -87,6 +87,17 @@ TEST(Adafactor, FollowsTheFormulasOfThePaper) {
     }
 }
 
+// A parameter that begins at 0, such as a bias, moves with the smallest relative size 1e-3.
+TEST(Adafactor, MovesParametersThatAre0) {
+  run_local({1, 1}, [](Communicator& comm) {
+    Buckets buckets({{"bias", Var(Tensor::zeros({7}), true)}}, {});
+    const auto optimizer = make_optimizer("adafactor", {buckets, comm, 1, make_exchange("dense", buckets, comm, 1)});
+    buckets[0].grad.range(0, 7).fill(-0.3);
+    optimizer->apply(buckets[0], {1, 0.5});
+    for (int64_t i = 0; i < 7; ++i) EXPECT_NEAR(buckets[0].param.item(i), 0.5 * 1e-3, 1e-9) << "u = -1";
+  });
+}
+
 TEST(Adafactor, DoesNotDependOnBucketSizeThreadsOrSharding) {
   ShardPlan plan = adafactor_plan();
   plan.shapes.push_back({300, 200});

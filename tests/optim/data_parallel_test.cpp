@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "comm/transport/local.h"
@@ -68,6 +69,60 @@ TEST(DataParallel, RefusesAStepAfterAnUnfinishedOne) {
     replica.begin_step(1);
     EXPECT_THAT(error_of([&] { replica.begin_step(1); }),
                 testing::StartsWith("sgd: step 1 failed or was not finished"));
+  });
+}
+
+// refuse_step sees √(mean over the ranks of Σg²) of each step.
+TEST(DataParallel, RefusesStepsByTheNormOfTheirGradients) {
+  run_local({2, 2}, [](Communicator& comm) {
+    const Var w(Tensor::full({100}, 1), true);
+    std::vector<double> norms;
+    DataParallelOptions options{.optimizer = plain_sgd(0.5)};
+    options.refuse_step = [&](double norm) {
+      norms.push_back(norm);
+      return std::string(norm > 100 ? "too long" : "");
+    };
+    DataParallel replica({{"w", w}}, comm, options);
+    const std::vector<double> factors{1, 2, 8, 1};
+    for (size_t t = 0; t < factors.size(); ++t) {
+      EXPECT_EQ(replica.step(dot(w, factors[t] * (comm.rank + 1))), t != 2);
+      EXPECT_NEAR(norms.at(t), factors[t] * std::sqrt(100 * (1 + 4 + 9 + 16) / 4.0), 1e-9);
+    }
+    EXPECT_EQ(replica.skip_reason(), "too long");
+    EXPECT_EQ(w.value().item(7), 1 - 0.5 * 2.5 * (1 + 2 + 1));
+  });
+}
+
+TEST(DataParallel, RestoresItsCounters) {
+  run_local({2, 2}, [](Communicator& comm) {
+    const OptimizerConfig optimizer = OptimizerConfig("one_bit_adam").set("warmup_steps", 5);
+    DataParallel replica({{"w", Var(Tensor::full({5}, 1), true)}}, comm, {.optimizer = optimizer});
+    std::vector<double> counters = replica.counters();
+    counters[0] = 12, counters[1] = 3;
+    counters[7] = 0.25;  // the norm of the squared gradients of w
+    replica.restore(counters);
+    EXPECT_EQ(replica.steps(), 12);
+    EXPECT_EQ(replica.skipped(), 3);
+    EXPECT_EQ(replica.counters(), counters);
+    counters[7] = std::numeric_limits<double>::infinity();  // of an earlier version
+    replica.restore(counters);
+    EXPECT_EQ(replica.counters()[7], std::numeric_limits<double>::max());
+    counters[7] = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_THAT(error_of([&] { replica.restore(counters); }), testing::HasSubstr("a counter is not finite"));
+    counters[0] = 0x1p53;
+    counters[7] = 0;
+    EXPECT_THAT(error_of([&] { replica.restore(counters); }), testing::HasSubstr("counter 0 is 9"));
+  });
+}
+
+TEST(DataParallel, MethodNamesTellHybridShardingOfOptimizersThatCommunicate) {
+  run_local({2, 2}, [](Communicator& comm) {
+    for (const Sharding sharding : {Sharding::none, Sharding::hybrid}) {
+      DataParallelOptions options{.optimizer = "birder"};
+      options.exchange.sharding = sharding;
+      const DataParallel replica({{"w", Var(Tensor::full({5}, 1), true)}}, comm, options);
+      EXPECT_EQ(replica.method_names(), sharding == Sharding::none ? "birder" : "birder, hybrid");
+    }
   });
 }
 

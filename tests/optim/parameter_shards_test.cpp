@@ -244,5 +244,18 @@ TEST(HybridSharding, HasTheBitsOfBirderWithoutSharding) {
   }
 }
 
+// With four workers per node, hybrid sharding has the bits of hierarchical. The norms differ in the order of summation.
+TEST(HybridSharding, ClipsByTheNormOfTheMeanGradient) {
+  ShardPlan plan{.exchange = "hierarchical", .topology = {2, 4}, .steps = 4, .clip_norm = 0.5};
+  const ShardRun none = train_sharded(plan);
+  plan.exchange = sharded("dense", "hybrid");
+  const ShardRun hybrid = train_sharded(plan);
+  for (size_t t = 0; t < none.x.size(); ++t) {
+    EXPECT_GT(none.norms[t], 0.5) << "the test must clip";
+    EXPECT_NEAR(hybrid.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "step " << t + 1;
+    for (size_t i = 0; i < none.x[t].size(); ++i) ASSERT_NEAR(hybrid.x[t][i], none.x[t][i], 1e-6) << i;
+  }
+}
+
 }  // namespace parameter_shards_test
 }  // namespace godwit
