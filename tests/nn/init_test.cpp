@@ -47,6 +47,19 @@ TEST(DeferParameters, InitializersComputeAnyPart) {
   expect_deferred_values([&] { return make_bert<BertForMaskedLM>(bert); });
 }
 
+TEST(DeferParameters, MayBeNested) {
+  const auto defers = [] { return Leaf(Linear(2, 3).weight()).is_deferred(); };
+  {
+    const DeferParameters outer;
+    {
+      const DeferParameters inner(false);
+      EXPECT_TRUE(defers()) << "false has no effect";
+    }
+    EXPECT_TRUE(defers());
+  }
+  EXPECT_FALSE(defers());
+}
+
 TEST(DeferParameters, FilesAreReadWhenValuesAreNeeded) {
   const TempFolder folder;
   ResNetConfig config = resnet_config("resnet20");

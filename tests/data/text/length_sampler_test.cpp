@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 
 #include "engine/philox.h"
@@ -54,6 +56,30 @@ TEST(LengthSampler, WindowsContainTheSamplesOfSampler) {
       for (uint32_t s : sampler.batch(k)) b.insert(s);
     }
     EXPECT_EQ(a, b);
+  }
+}
+
+// Each window has its own order of batches, from a stream of random numbers that Sampler does not use.
+TEST(LengthSampler, BatchesAreSortedAndShuffledInWindows) {
+  constexpr int64_t kBatch = 2, kWindow = 4;
+  Sampler plain(50, {.batch = kBatch, .seed = 9});
+  LengthSampler sampler(50, {.batch = kBatch, .seed = 9}, kWindow);
+  plain.start_epoch(2);
+  sampler.start_epoch(2, length_of);
+  for (int64_t first = 0; first < sampler.batches(); first += kWindow) {
+    const int64_t count = std::min(kWindow, sampler.batches() - first);
+    std::vector<uint32_t> samples(plain.order().begin() + first * kBatch,
+                                  plain.order().begin() + (first + count) * kBatch);
+    std::ranges::stable_sort(samples, std::greater(), length_of);
+    std::vector<int64_t> place(static_cast<size_t>(count));
+    std::iota(place.begin(), place.end(), first);
+    RandomStream random(9, Purpose::shuffle, 2, static_cast<uint32_t>(1 + first / kWindow));
+    for (size_t left = place.size(); left > 1; --left)
+      std::swap(place[left - 1], place[random.below(static_cast<uint32_t>(left))]);
+    for (int64_t g = 0; g < count; ++g) {
+      const auto batch = sampler.batch(place[static_cast<size_t>(g)]);
+      EXPECT_TRUE(std::equal(batch.begin(), batch.end(), samples.begin() + g * kBatch)) << first + g;
+    }
   }
 }
 
