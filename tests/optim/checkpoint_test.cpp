@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <thread>
 
 #include "engine/safetensors.h"
@@ -556,6 +557,17 @@ TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   train_by(plan);
   EXPECT_EQ(failed, 4);
   EXPECT_FALSE(std::filesystem::exists(folder / "step"));
+}
+
+TEST(Checkpoint, AnErrorWithoutTextIsAnError) {
+  run_local({2, 1}, [](Communicator& comm) {
+    EXPECT_NE(error_of([&] {
+                checkpoint::on_all(*comm.world, [&] {
+                  if (comm.rank == 1) throw std::runtime_error("");
+                });
+              }).find("rank 1: unknown error"),
+              std::string::npos);
+  });
 }
 
 // Ranks divide a large model into files with HuggingFace's index. Rank 0 adds further tensors to the first file.

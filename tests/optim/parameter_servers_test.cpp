@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "comm/transport/local.h"
+#include "optim/lamb.h"
 #include "optim/one_bit_adam.h"
 #include "tests/optim/one_bit_harness.h"
 
@@ -236,6 +238,21 @@ TEST(Lamb, EqualsItsFormulas) {
       plan.config.set("bias_correction", corrected);
       compare_lamb(plan);
     }
+}
+
+// c is 1 for a parameter that is 0, which could not leave 0 with c = min_coeff, and for an update that is 0.
+TEST(Lamb, ParametersAndUpdatesOf0HaveTheCoefficient1) {
+  run_local({1, 1}, [](Communicator& comm) {
+    const Lamb::Options options{.lr = 0.5, .weight_decay = 0};
+    Buckets buckets({{"still", Var(Tensor::full({3}, 2), true)}, {"zero", Var(Tensor::zeros({4}), true)}}, {});
+    Lamb lamb(options, buckets, make_exchange("dense", buckets, comm, 1));
+    Bucket& bucket = buckets[0];  // the last parameter comes first
+    bucket.grad.range(0, 4).fill(-0.3);
+    lamb.apply(bucket, {1, 0.5});
+    EXPECT_EQ(lamb.coefficients(bucket).to_vector<double>(), (std::vector<double>{1, 1}));
+    for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(bucket.param.item(i), 0.5, 1e-5) << "m̂/√v̂ = -1";
+    for (int64_t i = 4; i < 7; ++i) EXPECT_EQ(bucket.param.item(i), 2);
+  });
 }
 
 }  // namespace parameter_servers_test
