@@ -52,6 +52,16 @@ TEST(Var, SharedContributionIsNotOverwritten) {
   EXPECT_EQ(x.grad().item(), 12);
 }
 
+// linear adds to a gradient in place, unless another node has the same tensor.
+TEST(Var, LinearDoesNotOverwriteASharedContribution) {
+  for (const bool linear_first : {true, false}) {
+    const Var x(Tensor::full({1, 1}, 1, DType::f64), true), weight(Tensor::full({1, 1}, 3, DType::f64), true);
+    const Var a = scale(x, 1), b = scale(x, 10), y = ops::linear(a, weight), s = sum(a, b);
+    backward(linear_first ? sum(y, s) : sum(s, y));
+    EXPECT_EQ(x.grad().item(), 1 + 3 + 10);
+  }
+}
+
 // The first contribution to a leaf is also passed to another node.
 TEST(Var, LeafWithoutMemoryCopiesItsFirstContribution) {
   const Var x = leaf(2), y = leaf(2);

@@ -76,6 +76,14 @@ TEST(SoftmaxCrossEntropy, HugeLogits) {
   for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(x.grad().item(i), expected[static_cast<size_t>(i)], 1e-7);
 }
 
+// Sums are computed in pieces of 512 classes.
+TEST(SoftmaxCrossEntropy, APieceOfInfiniteLogits) {
+  const Tensor logits = Tensor::zeros({1, 1024});
+  logits.range(0, 512).fill(-kInfinity);
+  const Var loss = ops::softmax_cross_entropy(Var(logits), Tensor::of<int32_t>({700}, {1}));
+  EXPECT_NEAR(loss.value().item(), std::log(512), 1e-6);
+}
+
 TEST(SoftmaxCrossEntropy, NaNPropagatesToTheLoss) {
   const Tensor labels = Tensor::of<int32_t>({0}, {1});
   for (const auto& bad : {std::vector<float>{1, kNaN, 2}, {kNaN, kNaN, kNaN}, {kInfinity, 1, 2}})
