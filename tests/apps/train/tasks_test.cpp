@@ -1,0 +1,105 @@
+// Tasks without a trainer.
+#include "apps/train/task.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/image/image_task.h"
+#include "apps/text/gpt_data.h"
+#include "apps/text/gpt_task.h"
+#include "apps/text/lm_task.h"
+#include "comm/transport/local.h"
+#include "tests/apps/programs/program_test.h"
+#include "tests/support.h"
+
+namespace godwit::apps {
+namespace tasks_test {
+
+// The losses of micro-batch 0 of two workers, whose batches are equal.
+std::vector<double> first_losses(const std::function<std::unique_ptr<Task>(Communicator&)>& make) {
+  std::vector<double> losses(2);
+  run_local({2, 1}, [&](Communicator& comm) {
+    const std::unique_ptr<Task> task = make(comm);
+    task->model().train(true);
+    task->start_epoch(0);
+    losses[static_cast<size_t>(comm.rank)] = task->forward(0).loss.value().item(0);
+  });
+  return losses;
+}
+
+LmConfig lm_config(double dropout) {
+  LmConfig config;
+  config.batch = 2;
+  config.data.length = 5;
+  config.model.embedding = config.model.hidden = 8;
+  config.model.input_dropout = config.model.hidden_dropout = config.model.output_dropout = dropout;
+  return config;
+}
+
+// A text of one word.
+LmData lm_data() {
+  return {data::WordVocabulary({"<eos>", "a", "b"}), std::vector<int32_t>(60, 1), std::vector<int32_t>(10, 1), {}};
+}
+
+TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
+  const LmData words = lm_data();
+  data::RawImages pixels{Shape{8, 8, 1}, 2, {}, {}};
+  for (int i = 0; i < 8 * 64; ++i) pixels.pixels.push_back(static_cast<uint8_t>(i % 64 * 3));
+  pixels.labels.assign(8, 1);
+  const auto images = std::make_shared<data::InMemoryDataset>(
+      std::move(pixels), data::TransformOptions{.mean = {0.5f}, .std = {0.25f}, .flip = false});
+  const ImageData image_data{images, images};
+  const TempFolder folder;
+  std::string text(600, 'a');
+  for (size_t i = 0; i < text.size(); i += 2) text[i] = 'b';
+  write_file(folder / "text", text);
+
+  for (const double dropout : {0.0, 0.5}) {
+    const LmConfig lm = lm_config(dropout);
+    ImageConfig image;
+    image.model.name = "vit_tiny";
+    image.model.layers = 1;
+    image.model.dropout = {dropout};
+    image.batch = 2;
+    GptConfig gpt;
+    gpt.data.path = folder / "text";
+    gpt.data.context = 16;
+    gpt.dropout = dropout;
+    const std::shared_ptr<const GptData> characters = load_gpt_data(gpt);
+    const auto expect = [&](const std::string& name, const std::function<std::unique_ptr<Task>(Communicator&)>& make) {
+      const std::vector<double> losses = first_losses(make);
+      EXPECT_EQ(losses[0] == losses[1], dropout == 0) << name;  // without dropout: the batches are equal
+    };
+    expect("lm", [&](Communicator& comm) { return std::make_unique<LmTask>(lm, words, comm); });
+    expect("gpt", [&](Communicator& comm) { return std::make_unique<GptTask>(gpt, *characters, comm); });
+    expect("image", [&](Communicator& comm) {
+      auto task = std::make_unique<ImageTask>(image, image_data, comm);
+      const Tensor head = task->model().parameters().end()[-2].var.value();  // 0 at first
+      head.range(0, head.numel() / 4).fill(1);
+      return task;
+    });
+  }
+}
+
+TEST(Tasks, EpochsOfALanguageModelBeginWithTheStateZero) {
+  run_local({1, 1}, [](Communicator& comm) {
+    const LmConfig config = lm_config(0);
+    const LmData data = lm_data();
+    LmTask task(config, data, comm);
+    std::vector<double> epochs[2];
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      task.start_epoch(epoch, 0);
+      for (int64_t i = 0; i < task.batches(); ++i) epochs[epoch].push_back(task.forward(i).loss.value().item(0));
+    }
+    EXPECT_EQ(epochs[0], epochs[1]);
+    EXPECT_NE(epochs[0][0], epochs[0][1]) << "the state must matter";
+  });
+}
+
+}  // namespace tasks_test
+}  // namespace godwit::apps
