@@ -13,6 +13,8 @@
 #include "apps/text/gpt_data.h"
 #include "apps/text/gpt_task.h"
 #include "apps/text/lm_task.h"
+#include "apps/text/text_data.h"
+#include "apps/text/text_task.h"
 #include "comm/transport/local.h"
 #include "tests/apps/programs/program_test.h"
 #include "tests/support.h"
@@ -58,6 +60,9 @@ TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
   std::string text(600, 'a');
   for (size_t i = 0; i < text.size(); i += 2) text[i] = 'b';
   write_file(folder / "text", text);
+  std::string sentences = "sentence\tlabel\na good town\t0\n";
+  for (int i = 0; i < 40; ++i) sentences += "a good town\t1\n";
+  for (const char* name : {"tsv/train.tsv", "tsv/dev.tsv"}) write_file(folder / name, sentences);
 
   for (const double dropout : {0.0, 0.5}) {
     const LmConfig lm = lm_config(dropout);
@@ -71,12 +76,21 @@ TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
     gpt.data.context = 16;
     gpt.dropout = dropout;
     const std::shared_ptr<const GptData> characters = load_gpt_data(gpt);
+    TextConfig bert;
+    bert.task = "classify";
+    bert.model.name = "bert_tiny";
+    bert.model.dropout = {dropout, dropout};
+    bert.data.path = folder / "tsv";
+    bert.data.length = 8;
+    bert.batch = 2;
+    const std::shared_ptr<const TextData> reviews = load_text_data(bert, nullptr);
     const auto expect = [&](const std::string& name, const std::function<std::unique_ptr<Task>(Communicator&)>& make) {
       const std::vector<double> losses = first_losses(make);
       EXPECT_EQ(losses[0] == losses[1], dropout == 0) << name;  // without dropout: the batches are equal
     };
     expect("lm", [&](Communicator& comm) { return std::make_unique<LmTask>(lm, words, comm); });
     expect("gpt", [&](Communicator& comm) { return std::make_unique<GptTask>(gpt, *characters, comm); });
+    expect("bert", [&](Communicator& comm) { return make_text_task(bert, *reviews, comm); });
     expect("image", [&](Communicator& comm) {
       auto task = std::make_unique<ImageTask>(image, image_data, comm);
       const Tensor head = task->model().parameters().end()[-2].var.value();  // 0 at first
