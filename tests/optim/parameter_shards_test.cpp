@@ -244,6 +244,16 @@ TEST(HybridSharding, HasTheBitsOfBirderWithoutSharding) {
   }
 }
 
+// Shards begin at the beginnings of the wire's blocks, of 1024 values.
+TEST(HybridSharding, BlocksOfTheInt8WireDoNotDependOnTheWorkers) {
+  ShardPlan plan{.exchange = sharded("dense", "hybrid", "int8"), .topology = {2, 3}, .shapes = {{10000}, {41, 7}}};
+  plan.steps = 3, plan.bucket_bytes = 1 << 20;
+  const ShardRun several = train_sharded(plan);
+  plan.topology.workers_per_node = 1;
+  plan.gradient = node_mean(3, plan.dtype);
+  EXPECT_EQ(several.x, train_sharded(plan).x);
+}
+
 // With four workers per node, hybrid sharding has the bits of hierarchical. The norms differ in the order of summation.
 TEST(HybridSharding, ClipsByTheNormOfTheMeanGradient) {
   ShardPlan plan{.exchange = "hierarchical", .topology = {2, 4}, .steps = 4, .clip_norm = 0.5};
