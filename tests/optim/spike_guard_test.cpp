@@ -40,6 +40,14 @@ TEST(SpikeGuard, TheFirstStepsAndSmallChangesAreNormal) {
   EXPECT_NE(error_of([] { SpikeGuard(3, 19); }).find("at least 20"), std::string::npos);
 }
 
+// The deviation of ten zeros and ten twos is √(20 / 19) = 1.026.
+TEST(SpikeGuard, DividesByOneLessThanTheCount) {
+  SpikeGuard guard(3, 20);
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(guard.observe(step % 2 * 2, 1), "");
+  EXPECT_NE(guard.observe(4.1, 1), "");
+  EXPECT_EQ(guard.observe(4.05, 1), "");
+}
+
 TEST(SpikeGuard, ContinuesFromItsState) {
   SpikeGuard guard(4, 30), other(4, 30);
   for (int step = 0; step < 40; ++step) guard.observe(3 + 0.1 * (step % 7), 1);
