@@ -6,6 +6,7 @@
 
 namespace godwit {
 
+// Limits of the control groups of a process; empty without a limit.
 struct ControlGroupLimits {
   std::optional<double> cpus;     // seconds of CPU time per second
   std::optional<int64_t> memory;  // bytes
