@@ -11,7 +11,8 @@ std::string rank_list(const std::vector<int>& ranks);  // "rank 1" or "ranks 0, 
 
 std::string text_of(const std::exception_ptr& error);  // what() of the exception, or a description if it has no what()
 
-// The rank that a text names first, as in "rank 3: …", and the rest of the text. If it names none: `rank` and the text.
+// Splits a text that begins with a rank, such as "rank 3: …", into this rank and the rest. For any other text, returns
+// `rank` and the text.
 std::pair<int, std::string> split_rank(int rank, const std::string& text);
 
 // Returns "rank r: text", or `text` itself if it already names a rank (split_rank()).

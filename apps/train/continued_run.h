@@ -9,7 +9,7 @@ namespace godwit::apps {
 // Applies if `config` continues a run whose number of workers differs from `now`, or with --resume auto. Changes
 // accumulation, or batch if accumulation does not suffice, so that a step keeps its number of samples. Reads the run's
 // config.json. Returns a notice of the change, or "" if there is no change. Throws if the workers cannot divide the
-// samples of a step equally, or if equally many workers have another number of streams.
+// samples of a step equally, or if a model that reads streams of text has another batch with as many workers.
 std::string keep_samples_per_step(CommonConfig& config, int64_t now);
 
 // Applies if `config` continues a run. Replaces auto by the values that this run picked (exchange.wire only for the

@@ -356,7 +356,8 @@ std::optional<Evaluation> Trainer::evaluate() {
   } catch (const Abandoned&) {
   }
   if (ema_) ema_->swap();
-  // The resumed run evaluates again. The mean of equal statistics may round.
+  // After a stop, the resumed run averages the statistics of the ranks again. The mean of equal values may round, so
+  // each rank gets its own statistics back.
   for (size_t i = 0; !result && i < statistics.size(); ++i) statistics[i].copy_from(before[i]);
   return result;
 }

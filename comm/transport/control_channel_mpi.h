@@ -39,7 +39,9 @@ class ControlChannel {
   std::optional<Clock::time_point> finished_at(int rank) const;
   Clock::time_point last_busy() const;  // time at which the last busy notice of another rank arrived
   std::vector<int> undecided() const;   // ranks whose number of steps is not known
-  int reporter() const;  // the lowest rank that has finished after a failure of its own, or else that has finished
+  // The rank that reports all failures: the lowest finished rank with a failure of its own. If there is none, the
+  // lowest finished rank.
+  int reporter() const;
   bool all_finished() const;
 
  private:

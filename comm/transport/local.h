@@ -9,8 +9,8 @@
 namespace godwit {
 
 struct LocalOptions {
-  // Longest wait of a collective for its slowest peer. The training programs set 60 s, because they mark loading and
-  // writing with RunControl::busy(), which does not count.
+  // Longest wait of a collective for its slowest peer, without the time that RunControl::busy() marks. The training
+  // programs set 60 s, because they mark loading and writing.
   std::chrono::milliseconds timeout{300'000};
   int threads_per_rank = 0;                    // 0: cores / ranks, at least 1
   Placement placement = {};                    // all ranks run on one machine

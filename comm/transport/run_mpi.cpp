@@ -160,7 +160,7 @@ std::string combined(const std::map<int, std::string>& failures) {
   std::set<std::string> told;
   for (const auto& [by, reason] : failures) {
     auto [rank, bare] = split_rank(by, reason);
-    if (rank >= MpiSession::instance().world()) rank = by, bare = reason;  // of the program, such as "rank 512: low"
+    if (rank >= MpiSession::instance().world()) rank = by, bare = reason;  // not a rank of this run
     if (told.insert(bare).second)
       text.append(detail::concat(text.empty() ? "" : "\n", "rank ", rank, on_hosts({rank}), ": ", bare));
   }

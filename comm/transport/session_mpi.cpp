@@ -77,8 +77,8 @@ void MpiSession::gather_hosts() {
   for (size_t i = 0; i < hosts_.size(); ++i) hosts_[i] = names.data() + i * sizeof(name);
 }
 
-// A launcher may bind each rank to a core or socket. The union of the cores of a host's ranks is divided among them, or
-// the CPU limit of their control group.
+// A launcher may bind each rank to a core or socket. The ranks of a host share the union of their cores equally, or the
+// CPU limit of their control group if it is lower.
 void MpiSession::share_cores() {
   cpu_set_t own;
   CPU_ZERO(&own);

@@ -17,7 +17,7 @@ inline constexpr const char* kCharacters = "characters";  // value of `tokenizer
 struct TokenDataOptions {
   // Text file, JSONL file (.jsonl, one `text` field per line), shard (.bin), or folder of text files or of shards. The
   // files of a folder are read in the order of their paths. In a folder of several shards, files whose names contain
-  // "val" or the word "test" are never used for training.
+  // "val" are never used for training, and files with the word "test" only if there are no others.
   std::string path = "";
   std::string valid = "";        // like `path`, for validation; never used for training; "": a part of `path`
   std::string tokenizer = "";    // "characters", or a path for load_tokenizer(); "": see load_token_data()

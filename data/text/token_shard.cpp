@@ -47,7 +47,8 @@ std::shared_ptr<const Mapping> map_file(const std::string& path) {
 
 // Throws if a plain shard begins like another format: with a header of 256 int32, or with ids of 32 or 64 bits.
 void check_plain(const TokenStream& tokens, const std::string& path) {
-  constexpr int64_t kFewest = 256, kMost = 65536, kHeaderIds = 512, kUsed = 12;  // uint16; kUsed: words 0 to 5
+  constexpr int64_t kFewest = 256, kMost = 65536, kHeaderIds = 512;  // numbers of uint16
+  constexpr size_t kUsed = 12;                                       // words 0 to 5 of a header
   if (tokens.size() < kFewest) return;
   std::vector<int32_t> ids(static_cast<size_t>(std::min(tokens.size(), kMost)));
   tokens.read(0, ids);
@@ -61,7 +62,7 @@ void check_plain(const TokenStream& tokens, const std::string& path) {
         ": begins with a header of the magic ", magic, ", expected ", kMagic16, ", ", kMagic32, " or no header");
   check(are_zero(0, ids.size(), 2) || !are_zero(1, ids.size(), 2), path,
         ": has no header, and every second uint16 of its beginning is 0, as in ids of 32 or 64 bits; ",
-        "expected uint16 ids, or a header (tools/tokenize writes both)");
+        "expected uint16 ids, or a file with a header from tools/tokenize");
 }
 
 }  // namespace

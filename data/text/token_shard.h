@@ -29,7 +29,7 @@ struct Shard {
 inline constexpr int64_t kMostIds16 = 65536;  // largest vocabulary whose ids have 16 bits
 
 // Maps a file. A file without a header's magic is a plain shard. Throws an Error that names the file if it is missing,
-// empty or truncated, has another version, or is a plain shard that begins like a header or like ids of 32 or 64 bits.
+// empty or truncated, has another version, or is a plain shard that begins like another header or like wider ids.
 // If the file is truncated while a stream uses it, the process ends with SIGBUS.
 Shard open_shard(const std::string& path);
 
