@@ -231,6 +231,12 @@ void DataParallel::begin_step(double lr, int micro_batches) {
   squares_ = 0;
 }
 
+void DataParallel::check_between_steps(std::string_view operation) {
+  scheduler_.wait();  // rethrows the error of a bucket
+  check(!in_step_, operation, ": step ", info_.step, " failed or was not finished; call finish_step() first, or ",
+        "create a new DataParallel after an error");
+}
+
 bool DataParallel::finish_step() {
   const ProfileRange range("finish step");
   const bool taken = exchange_and_update();

@@ -109,8 +109,8 @@ class DataParallel {
   // Buckets that this rank updates: its shards if parameters are sharded (zero3, hybrid), otherwise buckets().
   Buckets& updated_buckets() { return parameters_ ? parameters_->own() : buckets_; }
   const Optimizer& optimizer() const { return *optimizer_; }  // the optimizer, with its state
-  // Throws within a step, or after an error in the exchange or update of a step. `operation`: beginning of the message.
-  void check_between_steps(std::string_view operation) { scheduler_.check_idle(operation); }
+  // Throws within a step, and after a failed step. `operation`: beginning of the message.
+  void check_between_steps(std::string_view operation);
   std::vector<double> counters() const;  // for checkpoints (optim/checkpoint.h): numbers that are not state tensors
   void restore(std::vector<double> counters);                 // sets the counters from a checkpoint
   std::string method_names() const;                           // optimizer, exchange and sharding: "adamw, dense, none"

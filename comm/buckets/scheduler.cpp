@@ -186,11 +186,6 @@ void Scheduler::fill_unused() {
 
 void Scheduler::wait() { stream_.wait(); }
 
-void Scheduler::check_idle(std::string_view operation) {
-  wait();
-  check(!in_step_, operation, ": called within a step; call finish_step() first");
-}
-
 void Scheduler::synchronize() {
   const WaitingScope waiting(clock_);
   stream_.synchronize();

@@ -42,8 +42,6 @@ class Scheduler {
   // Unused parameters have gradient 0.
   void finish_step();
   void wait();  // waits until the communication stream is idle; rethrows the stream's error
-  // Like wait(), but also throws within a step. `operation`: beginning of the message.
-  void check_idle(std::string_view operation);
   // Queues other work on the communication stream, after the buckets launched so far. Returns a ticket for wait_for().
   int64_t submit(std::function<void()> communication);
   // Releases memory of the communication stream's pool. On a GPU, the stream first waits for the caller's stream.
