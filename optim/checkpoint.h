@@ -78,7 +78,8 @@ std::unique_ptr<PendingCheckpoint> begin_checkpoint(const std::string& folder, D
                                                     Communicator& comm, const CheckpointExtras& extras = {});
 
 // Allocates memory for the copies of begin_checkpoint() and releases it to the pool. A background thread touches the
-// pages, so that the first checkpoint does not wait for new pages. Must be called between steps.
+// pages, so that the first checkpoint does not wait for new pages. If this thread cannot be started, returns no thread.
+// Must be called between steps.
 std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Communicator& comm,
                                        const CheckpointExtras& extras);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "comm/gather.h"
@@ -375,12 +376,14 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
     for (const auto& [name, values] : extras.model) bytes += values.bytes();
   for (const auto& [name, values] : state_file(replica, comm, extras).tensors) bytes += values.bytes();
   const Tensor memory({bytes}, DType::u8, kCpu);
-  return start_thread<std::jthread>(
-      [memory] {
-        constexpr int64_t kPage = 4096;
-        for (int64_t i = 0; i < memory.bytes(); i += kPage) memory.data<uint8_t>()[i] = 0;
-      },
-      "the thread that reserves memory for checkpoints");
+  try {
+    return std::jthread([memory] {
+      constexpr int64_t kPage = 4096;
+      for (int64_t i = 0; i < memory.bytes(); i += kPage) memory.data<uint8_t>()[i] = 0;
+    });
+  } catch (const std::system_error&) {  // the system allows no further thread
+    return {};
+  }
 }
 
 void save_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
