@@ -8,7 +8,7 @@ over the dense float32 baseline, scaling efficiency (throughput over hosts × th
 step and the bytes between hosts. It draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a
 cell with a row is not measured again. The hosts share this machine's cores. Therefore, every worker computes with one
 thread, and computation is slower than on real hosts. netlab refuses rates that the machine does not reach, such as
-10gbit on two cores. Takes about 35 minutes on two idle cores. Needs root.
+10gbit on two cores. Takes about 30 minutes on two idle cores. Needs root.
 """
 import argparse
 import collections
@@ -51,7 +51,7 @@ def zero_one_adam(interval):
 METHODS = {  # "BASELINE" stands for the optimizer of the model
     "dense_f32": ["--optimizer", "BASELINE"],
     "dense_bf16": ["--optimizer", "BASELINE", "--set", "exchange.wire=bf16"],
-    "hierarchical_f32": ["--optimizer", "BASELINE", "--exchange", "hierarchical"],  # differs from dense if nodes have several workers
+    "hierarchical_f32": ["--optimizer", "BASELINE", "--exchange", "hierarchical"],
     "hierarchical_bf16": ["--optimizer", "BASELINE", "--exchange", "hierarchical", "--set", "exchange.wire=bf16"],
     "one_bit_adam": ["--optimizer", "one_bit_adam", *FEW_WARMUP_STEPS],
     "zero_one_adam_2": ["--optimizer", "zero_one_adam", *zero_one_adam(2)],
@@ -192,7 +192,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words = lambda text: text.split(",")
     parser.add_argument("--models", type=words, default=list(MODELS), help=f"models, separated by commas, from {', '.join(MODELS)}")
-    parser.add_argument("--methods", type=words, default=list(METHODS), help=f"methods, separated by commas, from {', '.join(METHODS)}")
+    parser.add_argument("--methods", type=words, help=f"methods, separated by commas, from {', '.join(METHODS)} (all; with one worker per node "
+                        "without hierarchical, which then equals dense)")
     parser.add_argument("--hosts", type=words, default=["4"], help="numbers of hosts; 1 for the scaling efficiency (4)")
     parser.add_argument("--workers-per-node", default="1", help="workers on each host (1)")
     parser.add_argument("--rates", type=words, default=["1gbit", "100mbit"], help="rates of each link and direction (1gbit,100mbit)")
@@ -200,6 +201,8 @@ def main():
     parser.add_argument("--steps", type=int, default=SKIPPED + 5, help=f"steps of each run (%(default)s); {SKIPPED + LONGEST_INTERVAL} with 0/1 Adam")
     parser.add_argument("--print", action="store_true", help="print the existing measurements, without further runs and without a plot")
     options = parser.parse_args()
+    if options.methods is None:
+        options.methods = [method for method in METHODS if options.workers_per_node != "1" or not method.startswith("hierarchical")]
     for names, known in ((options.models, MODELS), (options.methods, METHODS)):
         for name in names:
             if name not in known:

@@ -223,9 +223,9 @@ void DataParallel::begin_step(double lr, int micro_batches) {
   check(!in_step_, options_.optimizer.name(), ": step ", info_.step, " failed or was not finished, so this ",
         "DataParallel cannot begin another step; create a new one, and load a checkpoint");
   communicated_before_ = comm_.seconds();
+  if (parameters_) parameters_->begin_step();
   scheduler_.begin_step(micro_batches);
   in_step_ = true;
-  if (parameters_) parameters_->begin_step();
   info_ = {info_.step + 1, lr};
   first_bad_ = buckets_.numel();
   squares_ = 0;

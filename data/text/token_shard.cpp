@@ -45,22 +45,23 @@ std::shared_ptr<const Mapping> map_file(const std::string& path) {
           }};
 }
 
-// Throws if a plain shard begins like another format: with a header of 256 int32, or with ids of 32 or 64 bits.
+// Throws if a plain shard begins like another format: with a header whose word 2 is the number of ids behind it, or with
+// ids of 32 or 64 bits.
 void check_plain(const TokenStream& tokens, const std::string& path) {
   constexpr int64_t kFewest = 256, kMost = 65536, kHeaderIds = 512;  // numbers of uint16
-  constexpr size_t kUsed = 12;                                       // words 0 to 5 of a header
   if (tokens.size() < kFewest) return;
   std::vector<int32_t> ids(static_cast<size_t>(std::min(tokens.size(), kMost)));
   tokens.read(0, ids);
-  const auto are_zero = [&](size_t first, size_t end, size_t step) {
-    for (size_t i = first; i < end; i += step)
+  const auto are_zero = [&](size_t first) {  // every second uint16
+    for (size_t i = first; i < ids.size(); i += 2)
       if (ids[i] != 0) return false;
     return true;
   };
-  const int64_t magic = ids[0] + (int64_t{ids[1]} << 16);
-  check(magic == 0 || tokens.size() <= kHeaderIds || !are_zero(kUsed, kHeaderIds, 1), path,
-        ": begins with a header of the magic ", magic, ", expected ", kMagic16, ", ", kMagic32, " or no header");
-  check(are_zero(0, ids.size(), 2) || !are_zero(1, ids.size(), 2), path,
+  const auto word = [&](size_t i) { return ids[2 * i] + (int64_t{ids[2 * i + 1]} << 16); };
+  const int64_t behind = tokens.size() - kHeaderIds;
+  check(behind <= 0 || (word(2) != behind && 2 * word(2) != behind), path, ": begins with a header of the magic ",
+        word(0), ", expected ", kMagic16, ", ", kMagic32, " or no header");
+  check(are_zero(0) || !are_zero(1), path,
         ": has no header, and every second uint16 of its beginning is 0, as in ids of 32 or 64 bits; ",
         "expected uint16 ids, or a file with a header from tools/tokenize");
 }
