@@ -200,7 +200,8 @@ std::vector<int> ControlChannel::undecided() const {
   return ranks;
 }
 
-// A stopped process that mpirun wakes to end it has no failure of its own, so it does not report the failures again.
+// mpirun wakes a stopped process in order to end it. This process has no failure of its own, so it must not report the
+// failures of others again.
 int ControlChannel::reporter() const {
   std::lock_guard lock(mutex_);
   for (const auto& [rank, reason] : failures_)

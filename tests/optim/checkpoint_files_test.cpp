@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
+#include "comm/transport/local.h"
 #include "optim/bucket_size_options.h"
 #include "tests/comma_locale.h"
 
@@ -31,6 +33,17 @@ TEST(CheckpointFiles, NumbersDoNotDependOnTheLocale) {
   EXPECT_EQ(exact_text(3), "0x1.8p+1");
   EXPECT_EQ(exact_number("0x1.8p+1", "file"), 3);
   EXPECT_EQ((BucketSizeOptions{.mib = "0.5"}.sizes().bytes), 512 << 10);
+}
+
+TEST(CheckpointFiles, AnErrorWithoutTextIsAnError) {
+  run_local({2, 1}, [](Communicator& comm) {
+    EXPECT_NE(error_of([&] {
+                on_all(*comm.world, [&] {
+                  if (comm.rank == 1) throw std::runtime_error("");
+                });
+              }).find("rank 1: unknown error"),
+              std::string::npos);
+  });
 }
 
 }  // namespace checkpoint_files_test

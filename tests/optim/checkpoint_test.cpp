@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <thread>
 
 #include "engine/safetensors.h"
@@ -466,78 +465,6 @@ TEST(Checkpoint, DescriptionsAreFilesOfTheCheckpoint) {
   EXPECT_TRUE(nlohmann::json::parse(text.begin(), text.end())["files"].contains("config.json"));
 }
 
-// A description must not replace the checkpoint's own files, whose checksums would then be those of the description.
-TEST(Checkpoint, DescriptionsHaveOtherNamesThanTheCheckpoint) {
-  const TempFolder folder;
-  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
-  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
-    for (const char* name : {"model.safetensors", "model_best.safetensors", "rank-00001.safetensors", "manifest.json",
-                             "sub/config.json"}) {
-      CheckpointExtras extras;
-      extras.describe = [&](const std::string& where) { write(where + "/" + name, {'{', '}'}); };
-      const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
-      EXPECT_NE(error.find(name[0] == 's' ? "has sub, which is not a regular file" : std::string("has ") + name + ", "),
-                std::string::npos)
-          << error;
-      EXPECT_FALSE(std::filesystem::exists(folder / "step")) << name;
-    }
-  };
-  train_by(plan);
-}
-
-TEST(Checkpoint, BadArgumentsAreNamed) {
-  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
-  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
-    for (const char* path : {"", "/"}) {
-      const std::string error = error_of([&] { save_checkpoint(path, replica, comm); });
-      EXPECT_NE(error.find(detail::concat("the path is '", path, "', expected a new folder")), std::string::npos)
-          << error;
-    }
-    const TempFolder folder;
-    CheckpointExtras extras;
-    extras.tensors["mean"] = Tensor();
-    const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
-    EXPECT_NE(error.find("tensor/mean is an undefined tensor"), std::string::npos) << error;
-  };
-  train_by(plan);
-}
-
-// Within a step, or after a step that failed, parameters and step count do not fit together.
-TEST(Checkpoint, IsRefusedWithinAStepAndAfterAFailedStep) {
-  const TempFolder folder;
-  // With clipping, the error is that of the norm, after all buckets have been exchanged.
-  for (const auto& [name, norm] : {std::pair{"none", 0}, {"none", 1}, {"zero1", 0}, {"zero3", 0}, {"zero3", 1}}) {
-    const std::string sharding = name;
-    const int clip = norm;
-    MethodPlan plan{.optimizer = "adamw", .sharding = sharding, .gradients = {1}, .clip = static_cast<double>(clip)};
-    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
-      const std::string saved = folder / (sharding + std::to_string(clip));
-      save_checkpoint(saved, replica, comm);
-      CheckpointExtras extras;
-      const auto expect_refused = [&](const std::string& why) {
-        const std::string error = error_of([&] { save_checkpoint(folder / "x", replica, comm); });
-        EXPECT_NE(error.find(why), std::string::npos) << sharding << ": " << error;
-        const std::string loading = error_of([&] { load_checkpoint(saved, replica, comm, extras); });
-        EXPECT_NE(loading.find(why), std::string::npos) << sharding << ": " << loading;
-      };
-      std::vector<Var> vars;
-      for (const Bucket& bucket : replica.buckets())
-        for (const Slot& slot : bucket.slots) vars.push_back(slot.var);
-      replica.begin_step(1e-3);
-      expect_refused(": step 2 failed or was not finished; call finish_step() first");
-      const Var loss = test::method_loss(vars, 2, 0, static_cast<double>(NAN), 0);
-      EXPECT_NE(error_of([&] {
-                  replica.backward(loss);
-                  replica.finish_step();
-                }),
-                "");
-      expect_refused(clip ? ": step 2 failed" : "is nan");
-      fail("the test ends here");
-    };
-    EXPECT_NE(error_of([&] { train_by(plan); }).find("the test ends here"), std::string::npos);
-  }
-}
-
 // If one rank cannot write its file, no rank has a checkpoint.
 TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   const TempFolder folder;
@@ -560,17 +487,6 @@ TEST(Checkpoint, FailsOnAllRanksIfOneCannotWrite) {
   train_by(plan);
   EXPECT_EQ(failed, 4);
   EXPECT_FALSE(std::filesystem::exists(folder / "step"));
-}
-
-TEST(Checkpoint, AnErrorWithoutTextIsAnError) {
-  run_local({2, 1}, [](Communicator& comm) {
-    EXPECT_NE(error_of([&] {
-                checkpoint::on_all(*comm.world, [&] {
-                  if (comm.rank == 1) throw std::runtime_error("");
-                });
-              }).find("rank 1: unknown error"),
-              std::string::npos);
-  });
 }
 
 // Ranks divide a large model into files with HuggingFace's index. Rank 0 adds further tensors to the first file.

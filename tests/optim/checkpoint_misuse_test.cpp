@@ -1,0 +1,95 @@
+// Calls that save_checkpoint() and load_checkpoint() refuse.
+#include "optim/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "optim/data_parallel.h"
+#include "tests/optim/methods.h"
+#include "tests/support.h"
+
+namespace godwit {
+namespace checkpoint_misuse_test {
+
+using test::MethodPlan;
+using test::train_by;
+
+// A description must not replace the checkpoint's own files, whose checksums would then be those of the description.
+TEST(CheckpointMisuse, DescriptionsHaveOtherNamesThanTheCheckpoint) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    for (const char* name : {"model.safetensors", "model_best.safetensors", "rank-00001.safetensors", "manifest.json",
+                             "sub/config.json"}) {
+      CheckpointExtras extras;
+      extras.describe = [&](const std::string& where) { write(where + "/" + name, {'{', '}'}); };
+      const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
+      EXPECT_NE(error.find(name[0] == 's' ? "has sub, which is not a regular file" : std::string("has ") + name + ", "),
+                std::string::npos)
+          << error;
+      EXPECT_FALSE(std::filesystem::exists(folder / "step")) << name;
+    }
+  };
+  train_by(plan);
+}
+
+TEST(CheckpointMisuse, BadArgumentsAreNamed) {
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    for (const char* path : {"", "/"}) {
+      const std::string error = error_of([&] { save_checkpoint(path, replica, comm); });
+      EXPECT_NE(error.find(detail::concat("the path is '", path, "', expected a new folder")), std::string::npos)
+          << error;
+    }
+    const TempFolder folder;
+    CheckpointExtras extras;
+    extras.tensors["mean"] = Tensor();
+    const std::string error = error_of([&] { save_checkpoint(folder / "step", replica, comm, extras); });
+    EXPECT_NE(error.find("tensor/mean is an undefined tensor"), std::string::npos) << error;
+  };
+  train_by(plan);
+}
+
+// Within a step, or after a step that failed, parameters and step count do not fit together.
+TEST(CheckpointMisuse, IsRefusedWithinAStepAndAfterAFailedStep) {
+  const TempFolder folder;
+  // With clipping, the error is that of the norm, after all buckets have been exchanged.
+  for (const auto& [name, norm] : {std::pair{"none", 0}, {"none", 1}, {"zero1", 0}, {"zero3", 0}, {"zero3", 1}}) {
+    const std::string sharding = name;
+    const int clip = norm;
+    MethodPlan plan{.optimizer = "adamw", .sharding = sharding, .gradients = {1}, .clip = static_cast<double>(clip)};
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      const std::string saved = folder / (sharding + std::to_string(clip));
+      save_checkpoint(saved, replica, comm);
+      CheckpointExtras extras;
+      const auto expect_refused = [&](const std::string& why) {
+        const std::string error = error_of([&] { save_checkpoint(folder / "x", replica, comm); });
+        EXPECT_NE(error.find(why), std::string::npos) << sharding << ": " << error;
+        const std::string loading = error_of([&] { load_checkpoint(saved, replica, comm, extras); });
+        EXPECT_NE(loading.find(why), std::string::npos) << sharding << ": " << loading;
+      };
+      std::vector<Var> vars;
+      for (const Bucket& bucket : replica.buckets())
+        for (const Slot& slot : bucket.slots) vars.push_back(slot.var);
+      replica.begin_step(1e-3);
+      expect_refused(": step 2 failed or was not finished; call finish_step() first");
+      const Var loss = test::method_loss(vars, 2, 0, static_cast<double>(NAN), 0);
+      EXPECT_NE(error_of([&] {
+                  replica.backward(loss);
+                  replica.finish_step();
+                }),
+                "");
+      expect_refused(clip ? ": step 2 failed" : "is nan");
+      fail("the test ends here");
+    };
+    EXPECT_NE(error_of([&] { train_by(plan); }).find("the test ends here"), std::string::npos);
+  }
+}
+
+}  // namespace checkpoint_misuse_test
+}  // namespace godwit
