@@ -7,22 +7,24 @@
 #include <fstream>
 
 #include "engine/check.h"
+#include "engine/excerpt.h"
 
 namespace godwit {
 
 std::string read_text_file(const std::string& path, int64_t mib, const std::string& hint) {
+  const std::string name = printable(path);
   std::error_code ignored;
-  check(!std::filesystem::is_directory(path, ignored), path, ": is a folder", hint);
+  check(!std::filesystem::is_directory(path, ignored), name, ": is a folder", hint);
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  check(in.is_open(), path, ": cannot be read (", std::strerror(errno), ")", hint);
+  check(in.is_open(), name, ": cannot be read (", std::strerror(errno), ")", hint);
   std::string text, block(1 << 16, '\0');
   do {
     in.read(block.data(), std::ssize(block));
     text.append(block, 0, static_cast<size_t>(in.gcount()));
-    check(std::ssize(text) <= mib << 20, path, ": is longer than ", mib, " MiB", hint);
+    check(std::ssize(text) <= mib << 20, name, ": is longer than ", mib, " MiB", hint);
   } while (in);
-  check(!in.bad(), path, ": cannot be read to its end", hint);
+  check(!in.bad(), name, ": cannot be read to its end", hint);
   return text;
 }
 
