@@ -7,6 +7,7 @@
 
 #include "comm/gather.h"
 #include "engine/dtype.h"
+#include "engine/excerpt.h"
 
 namespace godwit::checkpoint {
 namespace {
@@ -78,12 +79,12 @@ SavedState::SavedState(const std::map<std::string, Tensor>& tensors, int64_t num
     if (const size_t at = key.rfind('@'); at != std::string::npos) {
       char* rest = nullptr;
       const int64_t begin = std::strtoll(key.c_str() + at + 1, &rest, 10);
-      check(begin >= 0 && begin <= numel, key, ": does not begin in the ", numel, " parameters");
+      check(begin >= 0 && begin <= numel, excerpt(key), ": does not begin in the ", numel, " parameters");
       int64_t count = values.numel();
       if (is_mask(values)) {
         const int64_t most = count <= numel / 32 ? 32 * count : numel - begin;
         count = *rest == '+' ? std::strtoll(rest + 1, nullptr, 10) : std::min(most, numel - begin);
-        check(count >= 0 && count <= 32 * values.numel(), key, ": is no mask of ", count, " elements");
+        check(count >= 0 && count <= 32 * values.numel(), excerpt(key), ": is no mask of ", count, " elements");
       }
       pieces_[key.substr(0, at)].push_back({begin, begin + count, values});
     }
