@@ -72,7 +72,7 @@ std::string index_of(const std::vector<ModelFile>& files, const std::map<std::st
   return safetensors_index(file_of, bytes);
 }
 
-// Whether a checkpoint may have a file of its own with this name.
+// Whether a checkpoint uses this name for one of its own files.
 bool is_own_file(const std::string& name) {
   return name == kManifest || name == kIndex || name.starts_with("rank-") ||
          (name.starts_with("model") && name.ends_with(".safetensors"));

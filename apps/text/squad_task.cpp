@@ -20,7 +20,7 @@ class SquadTask : public TextTask {
 
   std::string unit() const override { return "windows"; }
   std::vector<std::string> figures() const override { return {"em", "f1"}; }
-  // The figures are those of the official evaluation, in percent, on rank 0.
+  // Percentages of the official evaluation, on rank 0.
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   void write_evaluation(const std::string& run_dir, int64_t /*step*/) override {
     data::write_predictions(run_dir + "/predictions.json", answers_);

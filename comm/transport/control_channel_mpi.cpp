@@ -40,7 +40,7 @@ void ControlChannel::post() {
 void ControlChannel::poll() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  if (receiving_ == MPI_REQUEST_NULL) post();  // an earlier poll(), such as that of a heartbeat, could not post it
+  if (receiving_ == MPI_REQUEST_NULL) post();  // an earlier poll() failed to post it
   for (int arrived = 1; arrived;) {
     MPI_Status status;
     const int result = MPI_Test(&receiving_, &arrived, &status);
