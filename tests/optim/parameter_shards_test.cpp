@@ -257,6 +257,15 @@ TEST(HybridSharding, BlocksOfTheInt8WireDoNotDependOnTheWorkers) {
   }
 }
 
+// Shards are whole blocks of the optimizer, of 96 values, and of the wire, of 1024 values.
+TEST(HybridSharding, ShardsAreBlocksOfTheOptimizerAndOfTheInt8Wire) {
+  ShardPlan plan{.optimizer = "one_bit_adam", .exchange = sharded("dense", "hybrid", "int8"), .topology = {1, 2}};
+  plan.optimizer.set("warmup", "fixed").set("warmup_steps", 1).set("block_size", 96);
+  plan.shapes = {{7000}};
+  plan.steps = 1, plan.bucket_bytes = 1 << 20;
+  EXPECT_EQ(train_sharded(plan).shards[1].begin, 3 * 1024);
+}
+
 // With four workers per node, hybrid sharding has the bits of hierarchical. The norms differ in the order of summation.
 TEST(HybridSharding, ClipsByTheNormOfTheMeanGradient) {
   ShardPlan plan{.exchange = "hierarchical", .topology = {2, 4}, .steps = 4, .clip_norm = 0.5};

@@ -6,6 +6,7 @@
 
 #include "comm/consistency.h"
 #include "optim/ema.h"
+#include "optim/lamb.h"
 #include "optim/sgd.h"
 #include "tests/optim/methods.h"
 #include "tests/optim/sharding_harness.h"
@@ -372,6 +373,15 @@ TEST(Sharding, WholeParametersHaveOneOwner) {
       }
       EXPECT_EQ(owners, 1) << slot.name;
     }
+  });
+}
+
+TEST(Sharding, LambRefusesPartsOfParameters) {
+  run_local({2, 1}, [](Communicator& comm) {
+    Buckets buckets({{"w", Var(Tensor::zeros({100}), true)}}, {.alignment = 64});
+    shard(buckets, comm, std::nullopt);
+    EXPECT_NE(error_of([&] { const Lamb lamb({}, buckets, nullptr); }).find("shard whole parameters"),
+              std::string::npos);
   });
 }
 

@@ -432,6 +432,8 @@ TEST(TokenData, CountsTheBytesOfInvalidSequences) {
   write(folder / "v/1.txt", bytes_of("a"));
   write(folder / "v/2.txt", bytes_of("\xff" "b"));
   EXPECT_EQ(load_token_data({.path = folder / "a.txt", .valid = folder / "v"}).added_bytes, 2);
+  write(folder / "v.txt", bytes_of("\xff" "b\xff"));
+  EXPECT_EQ(load_token_data({.path = folder / "a.txt", .valid = folder / "v.txt"}).added_bytes, 2) << "b, \\xff";
   EXPECT_EQ(load_token_data({.path = folder / "v"}).invalid.first, (folder / "v/2.txt") + " at byte 0");
 }
 
