@@ -6,8 +6,12 @@
 #include <set>
 
 #include "autograd/ops/add.h"
+#include "autograd/ops/dropout.h"
+#include "autograd/ops/lstm.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "engine/context.h"
+#include "nn/init.h"
+#include "nn/lstm.h"
 #include "tests/models/golden.h"
 #include "tests/support.h"
 
@@ -197,6 +201,21 @@ TEST(LstmModel, EachDropoutSettingHasAnEffect) {
       EXPECT_EQ(logits(config, context), logits(config, context));
     }
   }
+}
+
+TEST(Lstm, RecurrentWeightsHaveDropoutSitesAfterTheOutputs) {
+  const nn::Lstm lstm(3, {4, 5}, DType::f32);
+  nn::initialize(lstm, 1);
+  const DropoutContext run{1, 0, 0};
+  Var y(table("x", {2, 1, 3}, DType::f32));
+  const nn::Lstm::State state = lstm.zero_state(1);
+  const nn::Lstm::Output out = lstm(y, state, {.weights = 0.5, .context = &run, .first_site = 7});
+  const std::vector<Parameter> p = lstm.parameters();  // of each layer: w_ih, w_hh, b_ih, b_hh
+  for (size_t k = 0; k < 2; ++k) {
+    const Var w_hh = ops::dropout(p[4 * k + 1].var, 0.5, run.key(9 + static_cast<int64_t>(k)));
+    y = ops::lstm(y, state[k], {p[4 * k].var, w_hh, p[4 * k + 2].var, p[4 * k + 3].var}).y;
+  }
+  EXPECT_EQ(values(out.y.value()), values(y.value()));
 }
 
 // DropConnect: dropped recurrent weights get no gradient, the others do.

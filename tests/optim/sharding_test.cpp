@@ -206,6 +206,13 @@ TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
 }
 
 // One factor for all ranks, computed from the norms of the shards. With zero1 the bits equal those without sharding.
+// The gradients of the second step are finite, but the parameters are not.
+TEST(Sharding, NamesNonFiniteParametersOfTheInt8Wire) {
+  ShardPlan plan{.optimizer = "sgdm", .exchange = sharded("dense", "zero1", "int8"), .steps = 2};
+  plan.optimizer.set("lr", 1e38);
+  EXPECT_NE(error_of([&] { train_sharded(plan); }).find("sharding: a parameter is not finite"), std::string::npos);
+}
+
 TEST(Sharding, ClipsByOneGlobalNorm) {
   for (const Topology& topology : kRanks) {
     ShardPlan plan{.topology = topology, .steps = 10, .clip_norm = 0.5};
@@ -353,6 +360,8 @@ TEST(Sharding, WeightAveragesUseTheMasters) {
     });
     EXPECT_EQ(w.value().item(20), 3) << "parameters are the rounded new masters";
     replica.with_master_weights([&] { EXPECT_EQ(w.value().item(20), 3.0009765625); });
+    EXPECT_EQ(error_of([&] { replica.with_master_weights([] { fail("not completed"); }); }), "not completed");
+    EXPECT_EQ(w.value().item(20), 3) << "rounded again after an error";
   });
 }
 

@@ -72,6 +72,11 @@ TEST(BlockLayout, SegmentsCoverAllBlocksInOrder) {
       }
 }
 
+TEST(BlockLayout, ASegmentEndsAtTheLaterOfTwoEquallyNearBlocks) {
+  const Buckets buckets = buckets_of({60});
+  EXPECT_EQ(BlockLayout(buckets[0], 20, 2).segment(0).end, 40) << "20 and 40 are 10 values from the even split";
+}
+
 TEST(BlockLayout, WholeIsOneBlockSplitIntoEvenSegments) {
   for (const int64_t n : {1, 31, 33, 1000})
     for (const int segments : {1, 2, 3, 8}) {
