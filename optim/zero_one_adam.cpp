@@ -117,7 +117,7 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
   if (step.step > schedule_->last_variance()) refresh(bucket, comm, step);
   const auto r = [](double value) { return static_cast<float>(value); };
   Tensor mean;
-  if (variance_ && first_) {
+  if (variance_) {
     mean = bucket.grad.clone();
     dense_mean(*comm.world, mean, options_.dense_wire, "zero_one_adam/variance");
   }

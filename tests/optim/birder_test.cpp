@@ -431,6 +431,20 @@ TEST(Birder, FrozenParametersStay) {
   }
 }
 
+// With all_gather, every rank is the server of all values.
+TEST(Birder, ServerErrorsAreReplicatedWithAllGather) {
+  run_local({2, 1}, [](Communicator& comm) {
+    Buckets buckets({{"x", Var(Tensor::zeros({128}), true)}}, {.alignment = 64});
+    for (const char* collective : {"h1ar", "all_gather"}) {
+      const auto optimizer = make_optimizer(OptimizerConfig("birder").set("collective", collective), {buckets, comm});
+      const std::vector<StateTensor> state = optimizer->state();
+      const auto part = std::ranges::find(state, "server_e", &StateTensor::name);
+      ASSERT_NE(part, state.end());
+      EXPECT_EQ(part->replicated, collective[0] == 'a');
+    }
+  });
+}
+
 // Pitfall 26: a non-finite gradient ends the step on all ranks, and the error names the parameter.
 TEST(Birder, Pitfall26RefusesNonFiniteGradients) {
   for (const char* collective : {"h1ar", "all_gather"}) {

@@ -55,6 +55,25 @@ TEST(CheckpointMisuse, BadArgumentsAreNamed) {
   train_by(plan);
 }
 
+// The workers read folders of different runs whose parameters, which do not change, are equal.
+TEST(CheckpointMisuse, StateOfDifferentRunsIsRefused) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .lr = 0};
+  for (const int gradient : {1, 2}) {
+    plan.gradients = {gradient};
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      save_checkpoint(folder / std::to_string(gradient), replica, comm);
+    };
+    train_by(plan);
+  }
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    load_checkpoint(folder / (comm.rank == 0 ? "1" : "2"), replica, comm, extras);
+  };
+  const std::string error = error_of([&] { train_by(plan); });
+  EXPECT_NE(error.find("the optimizer's shared state of the checkpoint"), std::string::npos) << error;
+}
+
 // Within a step, or after a step that failed, parameters and step count do not fit together.
 TEST(CheckpointMisuse, IsRefusedWithinAStepAndAfterAFailedStep) {
   const TempFolder folder;

@@ -10,6 +10,7 @@
 #include "comm/transport/local.h"
 #include "engine/philox.h"
 #include "optim/data_parallel.h"
+#include "tests/autograd/dot.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -47,7 +48,6 @@ struct Plan {
   int threads = 1, micro_batches = 1;
   std::vector<int64_t> sizes{100, 7, 20'000};
   int64_t steps = 3;
-  double scale = 1;  // factor on all gradients
 };
 
 struct Trained {
@@ -132,6 +132,19 @@ TEST(Clip, MatchesFloat64CodeOnAnyTopology) {
         for (size_t p = 0; p < x.size(); ++p)
           for (size_t i = 0; i < x[p].size(); ++i) ASSERT_NEAR(run.x[p][i], x[p][i], 1e-6) << exchange << " " << p;
       }
+}
+
+// As in PyTorch, the limit is divided by the norm + 1e-6.
+TEST(Clip, TinyNormsAreClippedFurther) {
+  run_local({1, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({4}, 1), true);
+    DataParallelOptions options{.optimizer = "sgd"};
+    options.optimizer.set("weight_decay", 0);
+    options.clip_norm = 1e-6;
+    DataParallel replica({{"w", w}}, comm, options);
+    replica.step(test::dot(w, 1e-6), 1e5);  // a norm of 2e-6
+    EXPECT_NEAR(w.value().item(), 1 - 0.1 / 3, 1e-6);
+  });
 }
 
 TEST(Clip, ALimitAboveTheNormChangesNoBit) {

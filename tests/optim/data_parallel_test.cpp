@@ -72,6 +72,15 @@ TEST(DataParallel, RefusesAStepAfterAnUnfinishedOne) {
   });
 }
 
+TEST(DataParallel, NamesTheFirstRankWithANonFiniteGradient) {
+  run_local({3, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({5}, 1), true);
+    DataParallel replica({{"w", w}}, comm, {.optimizer = plain_sgd(0.5), .skip_not_finite = true});
+    EXPECT_FALSE(replica.step(dot(w, comm.rank > 0 ? static_cast<double>(NAN) : 1)));
+    EXPECT_EQ(replica.skip_reason(), "the gradient of 'w' at element 0 is not finite on rank 1");
+  });
+}
+
 // refuse_step sees √(mean over the ranks of Σg²) of each step.
 TEST(DataParallel, RefusesStepsByTheNormOfTheirGradients) {
   run_local({2, 2}, [](Communicator& comm) {
@@ -90,6 +99,18 @@ TEST(DataParallel, RefusesStepsByTheNormOfTheirGradients) {
     }
     EXPECT_EQ(replica.skip_reason(), "too long");
     EXPECT_EQ(w.value().item(7), 1 - 0.5 * 2.5 * (1 + 2 + 1));
+  });
+}
+
+// With keep_local_momentum, the momenta of workers differ after the warm-up.
+TEST(DataParallel, ComparesOnlySharedState) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({5}, 1), true);
+    OptimizerConfig optimizer = "one_bit_adam";
+    optimizer.set("warmup", "fixed").set("warmup_steps", 1).set("keep_local_momentum", true);
+    DataParallel replica({{"w", w}}, comm, {.optimizer = optimizer});
+    for (int step = 0; step < 3; ++step) replica.step(dot(w, 1 + comm.rank));
+    replica.check_replicas();
   });
 }
 

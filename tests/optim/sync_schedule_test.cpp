@@ -105,6 +105,7 @@ TEST(SyncSchedule, VarianceChangesAreCountedUntilItIsFrozen) {
   EXPECT_EQ(variance_changes(bert, 16), 16);
   EXPECT_EQ(variance_changes({.warmup_steps = 11, .intervals = kDoubling}, 100), 19)
       << "16 consecutive steps, then every second step up to 22";
+  EXPECT_EQ(variance_changes({.warmup_steps = 4, .intervals = ZeroOneAdam::Intervals::fixed}, 100), 5);
 }
 
 // After T_v, which ends at step 45,178, refreshes are at h·1, h·3, h·7, …, h = 2,823, or at the first step of the

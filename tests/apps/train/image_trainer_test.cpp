@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -136,6 +138,11 @@ void expect_between(const SpikingTask& task, size_t parameters) {
     }
 }
 
+double number_after(const std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  return at == std::string::npos ? NAN : std::stod(text.substr(at + words.size()));
+}
+
 // Step 25, in which the loss jumps, is skipped: the parameters stay as after step 24, or return to the checkpoint of
 // step 20.
 TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
@@ -162,6 +169,8 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
         task.before.push_back(values_of(task.model()));
         expect_between(task, task.model().parameters().size());
         if (comm.rank == 0) metrics << std::ifstream(config.run_dir + "/metrics.jsonl").rdbuf();
+        config.max_steps = 27, config.resume = "auto";
+        run(config, ImageTask(config, data, comm), comm, progress);
       });
       SCOPED_TRACE(guard + text);
       const bool on = guard != "off";
@@ -171,10 +180,14 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
           ++step;
           EXPECT_EQ(read["skipped"], on && step >= 25 ? 1 : 0) << line;
           EXPECT_EQ(read.contains("grad_norm"), !on || step != 25) << line;
+          if (on && step == 25) EXPECT_NEAR(number_after(text, "the loss is "), read["loss"], 1e-3 * read["loss"]);
         }
       EXPECT_EQ(step, 26);
       EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
-      EXPECT_EQ(text.find("1 of 26 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
+      for (const char* steps : {"26", "27"})
+        EXPECT_EQ(text.find(detail::concat("1 of ", steps, " steps were skipped: loss or gradient norm jumped")) !=
+                      std::string::npos,
+                  on);
       EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,
                 guard == "rollback");
       EXPECT_EQ(text.find("checkpoints/step-20\n") != std::string::npos, guard == "rollback");
@@ -187,6 +200,12 @@ class PoisonedTask : public ImageTask {
   PoisonedTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
       : ImageTask(config, data, comm), rank_(comm.rank) {}
 
+  std::vector<std::vector<float>> evaluated;  // values_of() the model in the last evaluation
+
+  Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override {
+    evaluated = values_of(model());
+    return ImageTask::evaluate(read, check_stop);
+  }
   Forward forward(int64_t micro_batch) override {
     if (micro_batch == 1) before_ = values_of(model());
     if (micro_batch == 2) {
@@ -218,6 +237,70 @@ TEST(ImageTrainer, SkippedStepsRestoreParametersAndStatistics) {
   EXPECT_THAT(text, HasSubstr("step 2 skipped: the gradient of '"));
   EXPECT_THAT(text, HasSubstr("is not finite on rank 1"));
   EXPECT_THAT(text, HasSubstr("1 of 4 steps were skipped: a gradient was not finite"));
+}
+
+TEST(ImageTrainer, SkippedStepsDoNotChangeAverages) {
+  const ImageData data = make_data();
+  std::vector<std::vector<std::vector<float>>> averages;
+  for (const int64_t steps : {1, 2})  // step 2 is skipped
+    printed({2, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+      config.max_steps = steps;
+      config.schedule.name = "constant";
+      config.ema.decay = 0.5;
+      config.non_finite = "skip";
+      PoisonedTask task(config, data, comm);
+      Trainer(image_program(), config, task, comm).run(progress);
+      if (comm.rank == 0) averages.push_back(task.evaluated);
+    });
+  EXPECT_EQ(averages[0], averages[1]);
+}
+
+// A task that adds up the losses of the first step.
+class SummingTask : public ImageTask {
+ public:
+  SummingTask(const ImageConfig& config, const ImageData& data, Communicator& comm, std::atomic<double>& sum)
+      : ImageTask(config, data, comm), accumulation_(config.accumulation), sum_(sum) {}
+  Forward forward(int64_t micro_batch) override {
+    Forward result = ImageTask::forward(micro_batch);
+    if (micro_batch < accumulation_) sum_ += result.loss.value().item();
+    return result;
+  }
+
+ private:
+  int64_t accumulation_;
+  std::atomic<double>& sum_;
+};
+
+// The reports after steps 1 and 4. The resumed run continues after step 2.
+TEST(ImageTrainer, ReportsMeansAlsoAfterAResume) {
+  const ImageData data = make_data();
+  std::atomic<double> sum = 0;
+  printed({2, 2}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+    config.epochs = 10, config.max_steps = 4, config.log_every = 100;
+    config.batch = config.accumulation = 2;
+    config.checkpoint.every = "2";
+    const auto reports = [&] {
+      comm.compute->barrier("test");
+      std::vector<nlohmann::json> all;
+      std::ifstream file(config.run_dir + "/metrics.jsonl");
+      for (std::string line; std::getline(file, line);)
+        if (const nlohmann::json read = nlohmann::json::parse(line); read.contains("lr")) all.push_back(read);
+      comm.compute->barrier("test");
+      return all;
+    };
+    SummingTask task(config, data, comm, sum);
+    Trainer(image_program(), config, task, comm).run(progress);
+    const std::vector<nlohmann::json> whole = reports();
+    ASSERT_EQ(whole.size(), 2u);
+    EXPECT_NEAR(whole[0]["loss"], sum / 8, 1e-4 * sum);
+    if (comm.rank == 0) std::filesystem::remove_all(config.run_dir + "/checkpoints/step-4");
+    config.resume = "auto";
+    run(config, ImageTask(config, data, comm), comm, progress);
+    const std::vector<nlohmann::json> resumed = reports();
+    ASSERT_EQ(resumed.size(), 2u);
+    for (const char* name : {"step", "loss", "accuracy", "bytes_intra", "bytes_inter"})
+      EXPECT_EQ(resumed[1][name], whole[1][name]) << name;
+  });
 }
 
 // Counts evaluations, and the micro-batches before which replicas differ. At evaluations replicas must be equal.

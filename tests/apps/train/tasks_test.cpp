@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -48,14 +49,46 @@ LmData lm_data() {
   return {data::WordVocabulary({"<eos>", "a", "b"}), std::vector<int32_t>(60, 1), std::vector<int32_t>(10, 1), {}};
 }
 
-TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
-  const LmData words = lm_data();
+// Eight equal images of class 1.
+ImageData image_data() {
   data::RawImages pixels{Shape{8, 8, 1}, 2, {}, {}};
   for (int i = 0; i < 8 * 64; ++i) pixels.pixels.push_back(static_cast<uint8_t>(i % 64 * 3));
   pixels.labels.assign(8, 1);
   const auto images = std::make_shared<data::InMemoryDataset>(
       std::move(pixels), data::TransformOptions{.mean = {0.5f}, .std = {0.25f}, .flip = false});
-  const ImageData image_data{images, images};
+  return {images, images};
+}
+
+ImageConfig image_config() {
+  ImageConfig config;
+  config.model.name = "vit_tiny";
+  config.model.layers = 1;
+  config.model.dropout = {0};
+  config.batch = 2;
+  return config;
+}
+
+std::unique_ptr<ImageTask> image_task(const ImageConfig& config, const ImageData& data, Communicator& comm) {
+  auto task = std::make_unique<ImageTask>(config, data, comm);
+  const Tensor head = task->model().parameters().end()[-2].var.value();  // 0 at first
+  head.range(0, head.numel() / 4).fill(1);
+  return task;
+}
+
+TEST(Tasks, ImagesAreTrainedWithLabelSmoothing) {
+  const ImageData data = image_data();
+  ImageConfig config = image_config();
+  const auto loss = [&] {
+    return first_losses([&](Communicator& comm) { return image_task(config, data, comm); })[0];
+  };
+  const double exact = loss();
+  config.data.label_smoothing = 0.5;
+  EXPECT_NE(loss(), exact);
+}
+
+TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
+  const LmData words = lm_data();
+  const ImageData images = image_data();
   const TempFolder folder;
   std::string text(600, 'a');
   for (size_t i = 0; i < text.size(); i += 2) text[i] = 'b';
@@ -66,11 +99,8 @@ TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
 
   for (const double dropout : {0.0, 0.5}) {
     const LmConfig lm = lm_config(dropout);
-    ImageConfig image;
-    image.model.name = "vit_tiny";
-    image.model.layers = 1;
+    ImageConfig image = image_config();
     image.model.dropout = {dropout};
-    image.batch = 2;
     GptConfig gpt;
     gpt.data.path = folder / "text";
     gpt.data.context = 16;
@@ -91,13 +121,20 @@ TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
     expect("lm", [&](Communicator& comm) { return std::make_unique<LmTask>(lm, words, comm); });
     expect("gpt", [&](Communicator& comm) { return std::make_unique<GptTask>(gpt, *characters, comm); });
     expect("bert", [&](Communicator& comm) { return make_text_task(bert, *reviews, comm); });
-    expect("image", [&](Communicator& comm) {
-      auto task = std::make_unique<ImageTask>(image, image_data, comm);
-      const Tensor head = task->model().parameters().end()[-2].var.value();  // 0 at first
-      head.range(0, head.numel() / 4).fill(1);
-      return task;
-    });
+    expect("image", [&](Communicator& comm) { return image_task(image, images, comm); });
   }
+}
+
+// The windows have 5 and 4 predictions. The initial probabilities of the three words are nearly equal.
+TEST(Tasks, TheLossOfALanguageModelIsTheMeanOverItsPredictions) {
+  run_local({1, 1}, [](Communicator& comm) {
+    const LmConfig config = lm_config(0);
+    const LmData data = lm_data();
+    LmTask task(config, data, comm);
+    const Evaluation result = task.evaluate([](const std::function<void()>& f) { f(); }, [] {});
+    EXPECT_EQ(result.metrics[0].first, "val_loss");
+    EXPECT_NEAR(result.metrics[0].second, std::log(3), 0.2);
+  });
 }
 
 TEST(Tasks, EpochsOfALanguageModelBeginWithTheStateZero) {

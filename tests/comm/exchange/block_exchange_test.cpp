@@ -308,18 +308,25 @@ TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
     }
 }
 
+void expect_topk(const Values& x, double density) {
+  const auto compressor = topk_compressor(density);
+  const auto n = static_cast<int64_t>(x.size());
+  std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)) + 1, 0xDEADBEEF);
+  compressor->encode(x.data(), n, {}, code.data());
+  EXPECT_EQ(code.back(), 0xDEADBEEF);
+  Values back(x.size());
+  compressor->decode(code.data(), n, back.data());
+  EXPECT_EQ(back, topk(density)(x, 0, 0, Purpose::test, 0)) << n << " " << density;
+}
+
 TEST(BlockExchange, TopKHandlesLargeBlocksAndTies) {
   const Values x = test::random_row<float>(4, 0, 70000);
   for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{65535}, int64_t{65536}, int64_t{65537}, int64_t{70000}})
-    for (const double density : {0.0001, 0.37, 1.0}) {
-      const auto compressor = topk_compressor(density);
-      std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(n)) + 1, 0xDEADBEEF);
-      compressor->encode(x.data(), n, {}, code.data());
-      EXPECT_EQ(code.back(), 0xDEADBEEF);
-      Values back(static_cast<size_t>(n));
-      compressor->decode(code.data(), n, back.data());
-      EXPECT_EQ(back, topk(density)({x.begin(), x.begin() + n}, 0, 0, Purpose::test, 0)) << n << " " << density;
-    }
+    for (const double density : {0.0001, 0.37, 1.0}) expect_topk({x.begin(), x.begin() + n}, density);
+  // The sample, every 31st value, consists of the largest values.
+  Values sampled(10'000);
+  for (size_t i = 0; i < sampled.size(); ++i) sampled[i] = i % 31 == 0 ? 9 : 1 + 1e-5f * static_cast<float>(i);
+  expect_topk(sampled, 0.1);
   const Values equal{1, -1, 0, 1, 2, -0.0f, 1, -1};
   const auto compressor = topk_compressor(0.5);
   std::vector<uint32_t> code(static_cast<size_t>(compressor->payload_words(8)));

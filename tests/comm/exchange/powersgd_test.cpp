@@ -277,6 +277,11 @@ TEST(PowerSgd, RefusesInvalidInputs) {
                 exchange->mean(buckets[0], comm, 2);
               }).find("powersgd: step 2: the gradient of 'w' is nan at element 51"),
               std::string::npos);
+    Buckets plain({{"b", Var(Tensor::zeros({6}), true), true}}, {.alignment = 64});  // is sent uncompressed
+    const auto uncompressed = make_exchange(config, plain, comm, 1);
+    plain[0].grad.data<float>()[3] = NAN;
+    EXPECT_NE(error_of([&] { uncompressed->mean(plain[0], comm, 2); }).find("the gradient of 'b' is nan at element 3"),
+              std::string::npos);
   });
 }
 
