@@ -164,7 +164,6 @@ Evaluation ImageTask::evaluate(const ReadParameters& read, const CheckStop& chec
       images += samples;
     }
   });
-  model_->train();
   const Tensor sums = cpu_tensor<double>({losses.sum(), first.sum(), among_five.sum(), images});
   comm_.world->all_reduce(sums, Reduce::sum, "evaluation/all_reduce");
   const double* sum = sums.data<double>();

@@ -33,6 +33,9 @@ TEST(CheckpointMisuse, DescriptionsHaveOtherNamesThanTheCheckpoint) {
                 std::string::npos)
           << error;
       EXPECT_FALSE(std::filesystem::exists(folder / "step")) << name;
+      if (comm.rank == 0) {
+        EXPECT_FALSE(std::filesystem::exists(folder / "step.partial/rank-00000.safetensors")) << name;
+      }
     }
   };
   train_by(plan);
@@ -53,6 +56,44 @@ TEST(CheckpointMisuse, BadArgumentsAreNamed) {
     EXPECT_NE(error.find("tensor/mean is an undefined tensor"), std::string::npos) << error;
   };
   train_by(plan);
+}
+
+TEST(CheckpointMisuse, ParametersThatDoNotFitAreNamed) {
+  const TempFolder folder;
+  run_local({1, 1}, [&](Communicator& comm) {
+    const auto parameter = [](const char* name, DType dtype) {
+      return Parameter{name, Var(Tensor::zeros({5}, dtype), true)};
+    };
+    DataParallel saved({parameter("a", DType::f32), parameter("b", DType::f32)}, comm, {.optimizer = "sgd"});
+    save_checkpoint(folder / "step", saved, comm);
+    const auto error = [&](const std::vector<Parameter>& parameters) {
+      DataParallel replica(parameters, comm, {.optimizer = "sgd"});
+      CheckpointExtras extras;
+      return error_of([&] { load_checkpoint(folder / "step", replica, comm, extras); });
+    };
+    const std::string fewer = error({parameter("a", DType::f32)});
+    EXPECT_NE(fewer.find("has 2 parameters, but the model 1"), std::string::npos) << fewer;
+    const std::string wide = error({parameter("a", DType::f64), parameter("b", DType::f64)});
+    EXPECT_NE(wide.find("is [5] float32, but the model has [5] float64"), std::string::npos) << wide;
+  });
+}
+
+// LoCo's scales belong to blocks of the shards.
+TEST(CheckpointMisuse, ScalesOfOtherShardsAreRefused) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .exchange = "loco", .sharding = "hybrid", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    save_checkpoint(folder / "step", replica, comm);
+  };
+  train_by(plan);
+  plan.bucket_bytes = 1 << 20;
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    load_checkpoint(folder / "step", replica, comm, extras);
+  };
+  const std::string error = error_of([&] { train_by(plan); });
+  EXPECT_NE(error.find("was saved with other shards; with sharding hybrid and a scale per block"), std::string::npos)
+      << error;
 }
 
 // The workers read folders of different runs whose parameters, which do not change, are equal.

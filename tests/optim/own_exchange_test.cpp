@@ -43,5 +43,17 @@ TEST(OwnExchange, ReplacesTheConfiguredExchange) {
   });
 }
 
+// An exchange of the program may need whole parameters, so no shard divides one.
+TEST(OwnExchange, HybridShardsAreWholeParameters) {
+  run_local({1, 2}, [](Communicator& comm) {
+    DataParallelOptions options{.optimizer = "sgd"};
+    options.exchange.set("sharding", "hybrid");
+    options.make_exchange = [](const Buckets&, const Communicator&, uint64_t) { return std::make_unique<Twos>(); };
+    const DataParallel replica(
+        {{"a", Var(Tensor::zeros({100}), true)}, {"b", Var(Tensor::zeros({40}), true)}}, comm, options);
+    EXPECT_EQ(replica.buckets()[0].shards[1].begin, 40) << "the last parameter comes first";
+  });
+}
+
 }  // namespace own_exchange_test
 }  // namespace godwit

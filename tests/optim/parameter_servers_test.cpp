@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/transport/local.h"
 #include "optim/lamb.h"
@@ -229,6 +230,16 @@ TEST(OneBitLamb, EqualsAParameterServerFor200StepsOnOneToEightRanks) {
   Plan published = plan_of("one_bit_lamb", {2, 2});
   published.config.set("bias_correction", false).set("update_limit", 0);
   compare_lamb(published);
+}
+
+// All gradients begin after the warm-up of 20 steps. Step 25 is the first refresh.
+TEST(OneBitLamb, ARefreshBeginsBothSecondMoments) {
+  Plan plan = plan_of("one_bit_lamb", {2, 1}, 25);
+  plan.config.set("refresh_variance", true);
+  plan.gradient = [](int, int64_t step, int64_t, double) { return step <= 20 ? 0 : 0.1; };
+  const EachRank run = test::train_each(plan);
+  const double adam = 0.01 * (1 - std::pow(0.999, 25));
+  for (const double v : run.state.at({"v_fresh", 0})) EXPECT_NEAR(v, adam, 0.1 * adam);
 }
 
 TEST(Lamb, EqualsItsFormulas) {

@@ -411,6 +411,9 @@ TEST_F(Resume, KeepsTheBestCheckpointThatIsComplete) {
   std::set<int64_t> kept;
   for (const auto& [step, folder] : checkpoints_in(checkpoints())) kept.insert(step);
   EXPECT_EQ(kept, (std::set<int64_t>{32, 70})) << outcome.out;
+  std::map<std::string, std::string> numbers;
+  load_safetensors(checkpoints() + "/step-70/rank-00000.safetensors", &numbers);
+  EXPECT_EQ(std::stod(numbers.at("number/best_step")), 32) << "a hexadecimal number";
 }
 
 // A run that drops state of its checkpoint reports this.

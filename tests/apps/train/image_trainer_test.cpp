@@ -18,6 +18,7 @@
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/transport/local.h"
+#include "engine/clock.h"
 #include "models/resnet.h"
 #include "nn/weights.h"
 #include "tests/support.h"
@@ -180,7 +181,10 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
           ++step;
           EXPECT_EQ(read["skipped"], on && step >= 25 ? 1 : 0) << line;
           EXPECT_EQ(read.contains("grad_norm"), !on || step != 25) << line;
-          if (on && step == 25) EXPECT_NEAR(number_after(text, "the loss is "), read["loss"], 1e-3 * read["loss"]);
+          if (on && step == 25) {
+            const double loss = read["loss"];
+            EXPECT_NEAR(number_after(text, "the loss is "), loss, 1e-3 * loss);
+          }
         }
       EXPECT_EQ(step, 26);
       EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
@@ -261,13 +265,14 @@ class SummingTask : public ImageTask {
   SummingTask(const ImageConfig& config, const ImageData& data, Communicator& comm, std::atomic<double>& sum)
       : ImageTask(config, data, comm), accumulation_(config.accumulation), sum_(sum) {}
   Forward forward(int64_t micro_batch) override {
+    EXPECT_EQ(micro_batch, next_++);
     Forward result = ImageTask::forward(micro_batch);
     if (micro_batch < accumulation_) sum_ += result.loss.value().item();
     return result;
   }
 
  private:
-  int64_t accumulation_;
+  int64_t accumulation_, next_ = 0;
   std::atomic<double>& sum_;
 };
 
@@ -279,6 +284,8 @@ TEST(ImageTrainer, ReportsMeansAlsoAfterAResume) {
     config.epochs = 10, config.max_steps = 4, config.log_every = 100;
     config.batch = config.accumulation = 2;
     config.checkpoint.every = "2";
+    config.schedule.name = "cosine";
+    const Schedule rates(config.schedule, config.optimizer.number("lr"), 3, 4);
     const auto reports = [&] {
       comm.compute->barrier("test");
       std::vector<nlohmann::json> all;
@@ -289,10 +296,15 @@ TEST(ImageTrainer, ReportsMeansAlsoAfterAResume) {
       return all;
     };
     SummingTask task(config, data, comm, sum);
+    const auto begin = Clock::now();
     Trainer(image_program(), config, task, comm).run(progress);
+    const double elapsed = seconds_since(begin);
     const std::vector<nlohmann::json> whole = reports();
     ASSERT_EQ(whole.size(), 2u);
+    EXPECT_LT(whole[0]["step_s"].get<double>() + 3 * whole[1]["step_s"].get<double>(), elapsed);
     EXPECT_NEAR(whole[0]["loss"], sum / 8, 1e-4 * sum);
+    EXPECT_NEAR(whole[0]["lr"], rates.lr(1), 1e-5);
+    EXPECT_NEAR(whole[1]["lr"], rates.lr(4), 1e-5);
     if (comm.rank == 0) std::filesystem::remove_all(config.run_dir + "/checkpoints/step-4");
     config.resume = "auto";
     run(config, ImageTask(config, data, comm), comm, progress);
