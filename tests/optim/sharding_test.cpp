@@ -108,6 +108,17 @@ TEST(Sharding, Zero2ReleasesGradients) {
   }
 }
 
+TEST(Sharding, Zero2ReleasesGradientsOfSkippedSteps) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Var w(Tensor::full({100}, 1), true);
+    DataParallelOptions options{.optimizer = "adamw", .exchange = sharded("dense", "zero2")};
+    options.skip_not_finite = true;
+    DataParallel replica({{"w", w}}, comm, options);
+    EXPECT_FALSE(replica.step(loss_with({w}, [](int64_t, double) { return static_cast<double>(NAN); })));
+    EXPECT_FALSE(replica.buckets()[0].grad.defined());
+  });
+}
+
 // Some shards are empty.
 TEST(Sharding, Pitfall25FewerValuesThanRanks) {
   for (const char* parameter_wire : {"f32", "bf16", "int8"}) {

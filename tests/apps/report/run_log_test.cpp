@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "apps/report/run_summary.h"
+#include "comm/transport/local.h"
 #include "engine/check.h"
 
 namespace godwit::apps {
@@ -201,6 +204,20 @@ TEST_F(RunLogTest, FullDiskIsAnError) {
         << e.what();
   }
   EXPECT_FALSE(fs::exists("full/config.json"));
+}
+
+TEST(RunSummary, SecondsAreMeansOverTheWorkers) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const DataParallel replica({{"w", Var(Tensor::zeros({5}), true)}}, comm, {.optimizer = "sgd"});
+    comm.stats->add("test", 0, 8);
+    comm.stats->add_time("test", 1 + 2 * comm.rank);
+    const RunSummary all = gather_run_summary(comm, replica, 1, {});
+    if (comm.rank != 0) return;
+    const auto phase = std::ranges::find(all.phases, "test", &RunSummary::Phase::name);
+    ASSERT_NE(phase, all.phases.end());
+    EXPECT_DOUBLE_EQ(phase->seconds, 2);
+    EXPECT_EQ(phase->bytes_inter, 16);
+  });
 }
 
 }  // namespace run_log_test

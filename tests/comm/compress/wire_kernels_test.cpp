@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "comm/compress/int8.h"
+#include "comm/compress/loco_pieces.h"
 #include "comm/compress/wire/block_math.h"
+#include "comm/compress/wire/half.h"
 #include "comm/compress/wire/select.h"
 #include "comm/compress/wire/signed_means.h"
 #include "comm/exchange/one_bit_sgd.h"
@@ -163,6 +165,35 @@ TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
 }
 
 // Sums have the documented order for every vector width.
+// The sum is 15 · 1.14453125, and the quotient is halfway between two bfloat16 values. With a factor of 1/15 it would be
+// rounded up.
+TEST(Halves, TheMeanIsAQuotient) {
+  const Tensor parts = Tensor::zeros({15}, DType::bf16), mean({1}, DType::bf16);
+  const float summands[] = {16, 1.1640625f, 0.00390625f};
+  for (int i = 0; i < 3; ++i) parts.data<bf16>()[i] = bf16(summands[i]);
+  mean_of_halves(Cpu{}, parts, 15, mean);
+  EXPECT_EQ(float{mean.data<bf16>()[0]}, 1.140625f);
+}
+
+// Sums of 8-bit codes have four bytes with more than 256 workers.
+TEST(LocoPieces, SumsOfAnyWidthGiveTheMeans) {
+  constexpr int64_t kValues = 5;
+  const std::vector<uint32_t> words{0x7F80FF01, 0x00000003};
+  const loco::Messages messages{words.data(), std::ssize(words), 1, 8};
+  Table<loco::Piece> pieces;
+  pieces.all.push_back({0, kValues, 0, 0, 0});
+  const float scale = 1;
+  std::vector<float> expected(kValues);
+  loco::mean_of_codes(Cpu{}, messages, pieces, &scale, expected.data());
+  for (const int64_t width : {1, 2, 4}) {
+    std::vector<uint8_t> sums(static_cast<size_t>(width * kValues));
+    std::vector<float> mean(kValues);
+    loco::sum_codes(Cpu{}, messages, pieces, width, sums.data());
+    loco::mean_of_sums(Cpu{}, messages, sums.data(), width, pieces, &scale, mean.data());
+    EXPECT_EQ(mean, expected) << width;
+  }
+}
+
 TEST(BlockMath, SumsHaveOneOrder) {
   const std::vector<float> x = random_row<float>(11, 0, 200000);
   for (const int bits : {128, 256, 512}) {
