@@ -170,6 +170,7 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
         task.before.push_back(values_of(task.model()));
         expect_between(task, task.model().parameters().size());
         if (comm.rank == 0) metrics << std::ifstream(config.run_dir + "/metrics.jsonl").rdbuf();
+        if (birder || guard != "skip") return;
         config.max_steps = 27, config.resume = "auto";
         run(config, ImageTask(config, data, comm), comm, progress);
       });
@@ -188,10 +189,9 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
         }
       EXPECT_EQ(step, 26);
       EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
-      for (const char* steps : {"26", "27"})
-        EXPECT_EQ(text.find(detail::concat("1 of ", steps, " steps were skipped: loss or gradient norm jumped")) !=
-                      std::string::npos,
-                  on);
+      EXPECT_EQ(text.find("1 of 26 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
+      EXPECT_EQ(text.find("1 of 27 steps were skipped: loss or gradient norm jumped") != std::string::npos,
+                guard == "skip" && !birder);
       EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,
                 guard == "rollback");
       EXPECT_EQ(text.find("checkpoints/step-20\n") != std::string::npos, guard == "rollback");

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -123,18 +122,6 @@ TEST(Tasks, WorkersHaveTheirOwnDropoutMasks) {
     expect("bert", [&](Communicator& comm) { return make_text_task(bert, *reviews, comm); });
     expect("image", [&](Communicator& comm) { return image_task(image, images, comm); });
   }
-}
-
-// The windows have 5 and 4 predictions. The initial probabilities of the three words are nearly equal.
-TEST(Tasks, TheLossOfALanguageModelIsTheMeanOverItsPredictions) {
-  run_local({1, 1}, [](Communicator& comm) {
-    const LmConfig config = lm_config(0);
-    const LmData data = lm_data();
-    LmTask task(config, data, comm);
-    const Evaluation result = task.evaluate([](const std::function<void()>& f) { f(); }, [] {});
-    EXPECT_EQ(result.metrics[0].first, "val_loss");
-    EXPECT_NEAR(result.metrics[0].second, std::log(3), 0.2);
-  });
 }
 
 TEST(Tasks, EpochsOfALanguageModelBeginWithTheStateZero) {

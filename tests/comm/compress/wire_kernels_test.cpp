@@ -165,8 +165,7 @@ TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
 }
 
 // Sums have the documented order for every vector width.
-// The sum is 15 · 1.14453125, and the quotient is halfway between two bfloat16 values. With a factor of 1/15 it would be
-// rounded up.
+// The sum is 15 · 1.14453125, and the quotient is halfway between two bfloat16 values. A factor of 1/15 would round up.
 TEST(Halves, TheMeanIsAQuotient) {
   const Tensor parts = Tensor::zeros({15}, DType::bf16), mean({1}, DType::bf16);
   const float summands[] = {16, 1.1640625f, 0.00390625f};
