@@ -108,6 +108,11 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   EXPECT_EQ(barrier.err.find("did not join", barrier.err.find("did not join") + 1), std::string::npos) << barrier.err;
 }
 
+// For example, the reporter is of another build, and expects that another rank reports.
+TEST_F(Mpi, TheNextRankReportsIfTheReporterDoesNot) {
+  expect_failure("reporter_stops", "mpi_ranks: rank 2: loader: corrupt file\n");
+}
+
 TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {
   if (const std::string reason = no_netlab(); !reason.empty()) GTEST_SKIP() << reason;
   const MpiOutcome outcome = netlab("--hosts 4 --rate 40mbit --measure 0.5 --accept-any-rate -- " +
