@@ -7,12 +7,12 @@
 
 namespace godwit {
 
-void check_identical(Group& group, uint64_t value, const std::string& subject) {
-  check_identical(group, std::vector<uint64_t>{value}, [&](size_t) { return subject; });
+void check_identical(Group& group, uint64_t value, const std::string& subject, const std::string& remedy) {
+  check_identical(group, std::vector<uint64_t>{value}, [&](size_t) { return subject; }, remedy);
 }
 
 void check_identical(Group& group, const std::vector<uint64_t>& values,
-                     const std::function<std::string(size_t)>& subject) {
+                     const std::function<std::string(size_t)>& subject, const std::string& remedy) {
   const auto count = std::ssize(values);
   if (count == 0) return;
   const Tensor own({count}, DType::i64, kCpu), all({group.size() * count}, DType::i64, kCpu);
@@ -30,7 +30,7 @@ void check_identical(Group& group, const std::vector<uint64_t>& values,
       if (of_ranks[static_cast<size_t>(rank)] != common) others.push_back(rank);
     if (!others.empty())
       fail("ranks disagree on ", subject(static_cast<size_t>(i)), ": ", rank_list(others),
-           others.size() == 1 ? " differs" : " differ", " from the rest");
+           others.size() == 1 ? " differs" : " differ", " from the rest", remedy.empty() ? "" : "; ", remedy);
   }
 }
 

@@ -146,8 +146,9 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
       last_reads_(std::make_unique<HostReads>()),
       scheduler_(
           buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
-  check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)");
-  check_identical(*comm.world, layout.value_hash, "the initial weights");
+  check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)",
+                  "build the same model on all ranks");
+  check_identical(*comm.world, layout.value_hash, "the initial weights", "load the same weights on all ranks");
   if (hybrid())
     check_identical(*between_.world, updated_buckets().value_hash(),
                     "the initial weights of a shard (ranks are nodes)");

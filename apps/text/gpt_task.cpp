@@ -90,8 +90,9 @@ GptTask::GptTask(const GptConfig& config, const GptData& data, Communicator& com
       train_(blocks(config, data.tokens.train, comm, true)),
       valid_(blocks(config, data.tokens.valid, comm, false)),
       model_(make_model(config, data, comm)) {
-  check_identical(*comm.world, hash(data.model), "the model's configuration");
+  // First the tokenizer, because the number of its tokens is part of the model's configuration.
   check_tokens(*comm.world, data.tokens.tokenizer->fingerprint(), "the tokenizer");
+  check_identical(*comm.world, hash(data.model), "the model's configuration", "use the same weights on all ranks");
   check_data(*comm.world, data.tokens.train.hash(), "the training text");
   check_data(*comm.world, data.tokens.valid.hash(), "the validation text");
 }

@@ -32,8 +32,10 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
       test_(*data.test, loader_options(config, config.data, comm, false, eval_batch(config)), config.data.window),
       model_(std::move(model)),
       notes_(data.notes) {
-  check_identical(*comm.world, hash(model_->config()), "the model's configuration (config.json)");
+  // First the vocabulary, because its size is part of the model's configuration.
   check_tokens(*comm.world, data.tokenizer.pieces.vocabulary().hash(), "the vocabulary");
+  check_identical(*comm.world, hash(model_->config()), "the model's configuration (config.json)",
+                  "use the same weights on all ranks");
   check_data(*comm.world, data.train->hash(), "the training data");
   check_data(*comm.world, data.test->hash(), "the test data");
   if (!config.init_weights.empty() && continued_checkpoint(config).empty())

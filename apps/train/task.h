@@ -90,7 +90,7 @@ class Task {
  protected:
   // Collective: adds to data_hashes(). Throws if the ranks have different data.
   void check_data(Group& world, uint64_t hash, const std::string& name) {
-    check_identical(world, hash, name);
+    check_identical(world, hash, name, "use the same files on all ranks");
     data_hashes_[name] = hash;
   }
   // Like check_data(), for the vocabulary or tokenizer, which must not change in a resumed run.

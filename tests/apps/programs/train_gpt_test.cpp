@@ -6,6 +6,7 @@
 #include "engine/safetensors.h"
 #include "models/weights_folder.h"
 #include "tests/apps/programs/train_gpt.h"
+#include "tests/mpirun.h"
 
 namespace godwit {
 namespace train_gpt_test {
@@ -474,6 +475,17 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
 }
 
 // Four experts and few tokens, so that replicas have experts without tokens.
+// The texts have different characters, so the models have different sizes.
+TEST_F(TrainGpt, NamesRanksWithAnotherText) {
+  if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
+  write_file(folder_ / "other.txt", story(40) + "?!");
+  const std::string program = GODWIT_BINARY_DIR "/train_gpt " + base_ + " ";
+  const MpiOutcome outcome = mpirun(2, program + ": -np 1 " + program + "--data other.txt", scratch_);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("ranks disagree on the tokenizer: rank 2 differs from the rest; use the same files "
+                                     "on all ranks\n"));
+}
+
 TEST_F(TrainGpt, TrainsLlamaAndMixtral) {
   for (const std::string name : {"llama", "mixtral"}) {
     const std::string flags = "--model " + name +
