@@ -28,7 +28,8 @@ CausalLMConfig causal_lm_config(const std::string& name) {
 CausalLMConfig read_causal_lm_config(const std::string& path) {
   const ConfigReader reader(path);
   std::string type;
-  reader.require("model_type");
+  check(reader.find("model_type") != nullptr, reader.file(),
+        ": has no model_type, expected gpt2, llama, mistral, qwen2 or mixtral");
   reader.text("model_type", &type);
   if (type == "gpt2") return read_gpt2_config(path);
   if (!contains(llama_types(), type))

@@ -225,6 +225,9 @@ TEST_F(LlamaConfigFile, NamesInvalidFields) {
               HasSubstr("num_hidden_layers · num_local_experts must be from 1 to 65536, got 16777216"));
   EXPECT_THAT(error_of([&] { read_causal_lm_config(folder_of("bert")); }),
               HasSubstr("model_type must be gpt2, llama, mistral, qwen2 or mixtral, got \"bert\""));
+  std::ofstream(folder_ / "config.json") << R"({"architectures": ["Gemma2ForCausalLM"]})";
+  EXPECT_THAT(error_of([&] { read_causal_lm_config(folder_.str()); }),
+              HasSubstr("has no model_type, expected gpt2, llama, mistral, qwen2 or mixtral"));
 }
 
 class LlamaWeights : public ::testing::TestWithParam<const char*> {
