@@ -42,9 +42,10 @@ double squares_of(const Tensor& gradient) {
   return sum;
 }
 
-double sum_of(const Tensor& squares) {
+// Σ of the first elements of rows.
+double sum_of(const Tensor& rows) {
   double sum = 0;
-  for (const double slot : squares.span<double>()) sum += slot;
+  for (int64_t i = 0; i < rows.numel(); i += detail::row_width(rows)) sum += rows.data<double>()[i];
   return sum;
 }
 
@@ -77,7 +78,8 @@ void NormClip::measure(const Bucket& bucket, const Segment& part) {
 }
 
 Tensor NormClip::factor(int64_t step) {
-  const Tensor result = on_device(squares_, [&](auto device) { return detail::clip_factor(device, squares_, limit_); });
+  const Tensor result =
+      on_device(squares_, [&](auto device) { return detail::clip_factor(device, squares_, limit_, 1); });
   read_on_host(squares_, [this, step](const Tensor& squares) {
     norm_ = std::sqrt(sum_of(squares));
     if (!std::isfinite(norm_)) fail_not_finite(step, "", first_not_finite_in(squares));
@@ -86,16 +88,23 @@ Tensor NormClip::factor(int64_t step) {
 }
 
 Tensor NormClip::factor(int64_t step, Group& world, Reduce op) {
-  const Tensor own = squares_.to(kCpu), squares = cpu_tensor<double>({sum_of(own)});
-  world.all_reduce(squares, op, "clip/all_reduce");
-  norm_ = std::sqrt(squares.item());
-  if (std::isfinite(norm_)) return detail::clip_factor(Cpu{}, squares, limit_).to(squares_.device());
-  const Tensor first({world.size()}, DType::i64, kCpu);
-  world.all_gather(cpu_tensor<int64_t>({first_not_finite_in(own)}), first, "clip/all_gather");
-  const std::vector<int64_t> of_ranks = first.to_vector<int64_t>();
-  const auto bad = std::min_element(of_ranks.begin(), of_ranks.end());
-  const bool differ = op == Reduce::mean;  // with Reduce::sum, ranks measured disjoint parts of one gradient
-  fail_not_finite(step, differ ? detail::concat(" on rank ", bad - of_ranks.begin()) : "", *bad);
+  const Tensor all({world.size(), 2}, DType::f64, squares_.device());
+  const double ranks = op == Reduce::mean ? world.size() : 1;
+  const Tensor result = on_device(squares_, [&](auto device) {
+    world.all_gather(detail::norm_message(device, squares_), all, "clip/all_gather");
+    return detail::clip_factor(device, all, limit_, ranks);
+  });
+  read_on_host(all, [=, this](const Tensor& messages) {
+    norm_ = std::sqrt(sum_of(messages) / ranks);
+    if (std::isfinite(norm_)) return;
+    int64_t bad = 0;  // the first rank with the lowest slot
+    const auto slot_of = [&](int64_t rank) { return static_cast<int64_t>(messages.item(2 * rank + 1)); };
+    for (int64_t rank = 1; rank < messages.dim(0); ++rank)
+      if (slot_of(rank) < slot_of(bad)) bad = rank;
+    const bool differ = op == Reduce::mean;  // with Reduce::sum, ranks measured disjoint parts of one gradient
+    fail_not_finite(step, differ ? detail::concat(" on rank ", bad) : "", slot_of(bad));
+  });
+  return result;
 }
 
 void NormClip::fail_not_finite(int64_t step, const std::string& where, int64_t slot) const {
@@ -128,8 +137,12 @@ Tensor squares_of_ranges(Cpu, const Tensor& x, const std::vector<Segment>& range
   return sums;
 }
 
-Tensor clip_factor(Cpu, const Tensor& squares, double limit) {
-  return cpu_tensor<double>({std::min(1.0, limit / (std::sqrt(sum_of(squares)) + 1e-6))});
+Tensor norm_message(Cpu, const Tensor& squares) {
+  return cpu_tensor<double>({sum_of(squares), static_cast<double>(first_not_finite_in(squares))});
+}
+
+Tensor clip_factor(Cpu, const Tensor& squares, double limit, double ranks) {
+  return cpu_tensor<double>({std::min(1.0, limit / (std::sqrt(sum_of(squares) / ranks) + 1e-6))});
 }
 
 void scale(Cpu, const Tensor& x, const Tensor& factor) {

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "engine/cuda/rows.h"
 #include "engine/cuda/update.h"
 #include "optim/clip.h"
@@ -18,7 +20,7 @@ __global__ void clip_piece_kernel(const T* x, RangePieces::Table table, double* 
        piece += grid_threads() / kThreads) {
     double of[kSums] = {};
     if (piece < table.pieces) {
-      const auto [range, begin, end] = table[piece];
+      const auto [range, begin, end, decays] = table[piece];
       const auto add = [](double& sum, T element) {
         const auto value = static_cast<double>(element);
         sum = sum + value * value;
@@ -52,19 +54,24 @@ __global__ void clip_piece_kernel(const T* x, RangePieces::Table table, double* 
 
 __global__ void clip_range_kernel(const double* sums, RangePieces::Table table, double* totals) {
   for (int64_t range = grid_thread(); range < table.ranges; range += grid_threads()) {
+    const int64_t first = table.entries[range].first;
     const int64_t end = range + 1 < table.ranges ? table.entries[range + 1].first : table.pieces;
-    double total = 0;
-    for (int64_t piece = table.entries[range].first; piece < end; ++piece) total = total + sums[piece];
-    totals[range] = total;
+    totals[range] = ordered_sum(sums + first, end - first, 1);
   }
 }
 
 // One thread.
-__global__ void clip_factor_kernel(const double* squares, int64_t count, double limit, double* factor) {
-  double sum = 0;
-#pragma unroll 16
-  for (int64_t i = 0; i < count; ++i) sum = sum + squares[i];
-  const double ratio = limit / (std::sqrt(sum) + 1e-6);
+__global__ void norm_message_kernel(const double* squares, int64_t count, double* message) {
+  message[0] = ordered_sum(squares, count, 1);
+  int64_t bad = 0;
+  while (bad < count && std::abs(squares[bad]) <= std::numeric_limits<double>::max()) ++bad;
+  message[1] = static_cast<double>(bad);
+}
+
+// One thread.
+__global__ void clip_factor_kernel(const double* squares, int64_t count, int64_t width, double limit, double ranks,
+                                   double* factor) {
+  const double ratio = limit / (std::sqrt(ordered_sum(squares, count, width) / ranks) + 1e-6);
   *factor = ratio < 1 ? ratio : 1;
 }
 
@@ -103,10 +110,18 @@ Tensor squares_of_ranges(Cuda device, const Tensor& x, const std::vector<Segment
   return totals;
 }
 
-Tensor clip_factor(Cuda device, const Tensor& squares, double limit) {
+Tensor norm_message(Cuda device, const Tensor& squares) {
+  Tensor message({2}, DType::f64);
+  launch(device, "clip", norm_message_kernel, 1, 1, squares.cuda_data<double>(), squares.numel(),
+         message.cuda_data<double>());
+  return message;
+}
+
+Tensor clip_factor(Cuda device, const Tensor& squares, double limit, double ranks) {
   Tensor factor({1}, DType::f64);
-  launch(device, "clip", clip_factor_kernel, 1, 1, squares.cuda_data<double>(), squares.numel(), limit,
-         factor.cuda_data<double>());
+  const int64_t width = row_width(squares);
+  launch(device, "clip", clip_factor_kernel, 1, 1, squares.cuda_data<double>(), squares.numel() / width, width, limit,
+         ranks, factor.cuda_data<double>());
   return factor;
 }
 

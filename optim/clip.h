@@ -23,9 +23,9 @@ class NormClip {
   // clip_grad_norm_, as float64 [1] on the gradients' device. If the norm is not finite, throws an Error that names the
   // step and the first bad parameter; on a GPU, read_on_host() throws it.
   Tensor factor(int64_t step);
-  // Collective. Sends 8 bytes to each rank. `op` sum: the ranks measured disjoint parts of one gradient. `op` mean: the
-  // gradients differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm of the mean
-  // gradient. On a GPU, the host waits.
+  // Collective. Sends 16 bytes to each rank. With Reduce::sum, the ranks measured disjoint parts of one gradient. With
+  // Reduce::mean, the gradients differ between ranks; the norm is √(mean over ranks of Σg²), an upper bound on the norm
+  // of the mean gradient.
   Tensor factor(int64_t step, Group& world, Reduce op);
   double norm() const { return norm_; }  // norm of the last factor() call whose result has been read
 
@@ -52,9 +52,14 @@ template <class Where>
 std::vector<double> sums_of_squares(Where device, const Tensor& x, const std::vector<Segment>& ranges) {  // waits
   return squares_of_ranges(device, x, ranges).template to_vector<double>();
 }
-// [1] float64: min(1, limit / (√(Σ squares) + 1e−6)), summed in order. 1 if the norm is NaN, 0 if the norm is infinite.
-Tensor clip_factor(Cpu, const Tensor& squares, double limit);
-Tensor clip_factor(Cuda, const Tensor& squares, double limit);
+// [2] float64: Σ squares, in order, and the index of the first value that is not finite (their number if all are).
+Tensor norm_message(Cpu, const Tensor& squares);
+Tensor norm_message(Cuda, const Tensor& squares);
+// [1] float64: min(1, limit / (√(Σ squares / ranks) + 1e−6)), summed in order. 1 if the norm is NaN, 0 if the norm is
+// infinite. squares: float64 [n], or messages [n, 2] of norm_message().
+Tensor clip_factor(Cpu, const Tensor& squares, double limit, double ranks);
+Tensor clip_factor(Cuda, const Tensor& squares, double limit, double ranks);
+inline int64_t row_width(const Tensor& squares) { return squares.shape().rank() == 2 ? 2 : 1; }  // 1, or 2 for messages
 // x ← factor · x if factor [1], float64 on x's device, is below 1.
 void scale(Cpu, const Tensor& x, const Tensor& factor);
 void scale(Cuda, const Tensor& x, const Tensor& factor);

@@ -5,7 +5,6 @@
 
 #include "engine/update_each.h"
 #include "optim/clip.h"
-#include "optim/decay.h"
 #include "optim/state.h"
 
 namespace godwit {
@@ -37,11 +36,26 @@ Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Excha
   }
 }
 
-ParameterRanges::ParameterRanges(const Bucket& bucket) {
+ParameterRanges::ParameterRanges(const Bucket& bucket, bool decay, bool decay_norm_and_bias) {
   const auto [begin, end] = bucket.owned;
-  for (const Slot& slot : bucket.slots)
+  for (const Slot& slot : bucket.slots) {
     ranges.push_back({std::clamp(slot.offset, begin, end), std::clamp(slot.offset + slot.numel, begin, end)});
+    decays.push_back(decay && (slot.decay || decay_norm_and_bias));
+  }
   for (size_t i = 1; i < ranges.size(); ++i) bounds.push_back(ranges[i].begin);
+}
+
+template <class T>
+Tensor lamb_rates(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters) {
+  const Tensor rates({std::ssize(parameters.ranges)}, dtype_of<T>, kCpu);
+  for (size_t i = 0; i < parameters.ranges.size(); ++i) {
+    const Segment range = parameters.ranges[i];
+    update_each(device, "lamb", range.begin, range.end, step.update_of(parameters.decays[i]), step.g, step.m, step.v,
+                step.x);
+    const auto squares = [&](const Tensor& x) { return sum_of_squares(x.range(range.begin, range.numel())); };
+    step.coefficient(0, step.c[i], rates.data<T>()[i], squares(bucket.param), squares(bucket.grad));
+  }
+  return rates;
 }
 
 void Lamb::apply(Bucket& bucket, const StepInfo& step) {
@@ -52,29 +66,23 @@ void Lamb::apply(Bucket& bucket, const StepInfo& step) {
 
 template <class T, class Where>
 void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
-  const ParameterRanges parameters(bucket);
+  const ParameterRanges parameters(bucket, options_);
   if (parameters.empty()) return;
   const double t = static_cast<double>(step.step);
   const bool corrected = options_.bias_correction;
   const MomentsUpdate<T> moments(options_, corrected ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
   const T correction = static_cast<T>(corrected ? 1 - std::pow(options_.beta1, t) : 1);
   T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
-  T *m = state_ptr<T>(device, m_, bucket), *v = state_ptr<T>(device, v_, bucket);
-  update_by_decay(
-      device, "lamb", bucket, options_.weight_decay, options_.decay_norm_and_bias,
-      [&](double decay) {
-        return LambUpdate<T>{moments, correction, static_cast<T>(decay)};
-      },
-      g, m, v, static_cast<const T*>(x));
-  const Tensor squares_x = detail::squares_of_ranges(device, bucket.param, parameters.ranges);
-  const Tensor squares_r = detail::squares_of_ranges(device, bucket.grad, parameters.ranges);
-  const Tensor &last = coefficients(bucket), rates(last.shape(), dtype_of<T>, last.device());
-  const double *of_x = data_ptr<double>(device, squares_x), *of_r = data_ptr<double>(device, squares_r);
-  T* const rate = data_ptr<T>(device, rates);
-  update_each(device, "lamb", 0, rates.numel(), LambCoefficient<T>{step.lr, options_.min_coeff, options_.max_coeff},
-              data_ptr<double>(device, last), rate, of_x, of_r);
-  update_by_parts(device, "lamb", parameters.begin(), parameters.end(), parameters.bounds, SubtractScaledParts<T>{rate},
-                  x, static_cast<const T*>(g));
+  const LambStep<T> of_bucket{.update = {moments, correction, static_cast<T>(options_.weight_decay)},
+                              .coefficient = {step.lr, options_.min_coeff, options_.max_coeff},
+                              .g = g,
+                              .m = state_ptr<T>(device, m_, bucket),
+                              .v = state_ptr<T>(device, v_, bucket),
+                              .x = x,
+                              .c = data_ptr<double>(device, coefficients(bucket))};
+  const Tensor rates = lamb_rates(device, of_bucket, bucket, parameters);
+  update_by_parts(device, "lamb", parameters.begin(), parameters.end(), parameters.bounds,
+                  SubtractScaledParts<T>{data_ptr<T>(device, rates)}, x, static_cast<const T*>(g));
 }
 
 std::vector<StateTensor> Lamb::state() const { return concat(m_, v_); }

@@ -36,6 +36,20 @@ struct LambCoefficient {
   }
 };
 
+// The first part of LAMB's step for a bucket.
+template <class T>
+struct LambStep {
+  LambUpdate<T> update;            // of parameters with weight decay
+  LambCoefficient<T> coefficient;  // computes c and the rates
+  T *g, *m, *v;                    // gradient and moments
+  const T* x;                      // parameters
+  double* c;                       // c of each parameter
+  // The update of parameters with or without weight decay.
+  GODWIT_INLINE LambUpdate<T> update_of(bool decays) const {
+    return {update.moments, update.correction, decays ? update.decay : 0};
+  }
+};
+
 // SubtractScaled with a rate for each parameter, for update_by_parts().
 template <class T>
 struct SubtractScaledParts {
@@ -45,13 +59,25 @@ struct SubtractScaledParts {
 
 // The owned elements of a bucket's parameters as consecutive ranges. The ranges of other ranks' parameters are empty.
 struct ParameterRanges {
-  explicit ParameterRanges(const Bucket& bucket);  // takes the owned elements of the bucket's slots
+  // Takes the owned elements of the bucket's slots. `config` has weight_decay and decay_norm_and_bias.
+  template <class Config>
+  ParameterRanges(const Bucket& bucket, const Config& config)
+      : ParameterRanges(bucket, config.weight_decay > 0, config.decay_norm_and_bias) {}
+  ParameterRanges(const Bucket& bucket, bool decay, bool decay_norm_and_bias);
   std::vector<Segment> ranges;                                       // one range for each slot
+  std::vector<bool> decays;                                          // whether weight decay applies, for each slot
   std::vector<int64_t> bounds;                                       // bounds between the ranges, for update_by_parts()
   bool empty() const { return ranges.empty() || begin() == end(); }  // whether no element is owned
   int64_t begin() const { return ranges.front().begin; }             // first owned element
   int64_t end() const { return ranges.back().end; }                  // end of the owned elements
 };
+
+// Updates the moments of a bucket's parameters, g and c. Returns the rate of each parameter, T [parameters]. x and g are
+// the arrays of `bucket`.
+template <class T>
+Tensor lamb_rates(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
+template <class T>
+Tensor lamb_rates(Cuda device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
 
 // For the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
 //   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖;  x ← x − α·c·r.

@@ -1,12 +1,12 @@
 #include "optim/one_bit_lamb.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <mutex>
 
 #include "engine/update_each.h"
 #include "optim/clip.h"
-#include "optim/decay.h"
-#include "optim/kernels/one_bit_kernels.h"
 #include "optim/one_bit_options.h"
 #include "optim/state.h"
 #include "optim/variance_freeze.h"
@@ -35,7 +35,47 @@ std::vector<Tensor> one_per_slot(const Buckets& buckets, double value) {
   return all;
 }
 
+// Applies the update to the elements of a parameter. Returns the largest ratio.
+float update_frozen(const FrozenLambStep& a, const Segment& range) {
+  int32_t largest = 0;  // the bits of positive floats have the order of their values
+  std::mutex mutex;
+  const auto update = [&](int64_t begin, int64_t end) GODWIT_INLINE {
+    const one_bit::FrozenLambUpdate f = a.update;
+    float *m = a.m + range.begin, *change = a.change + range.begin, *v_fresh = a.v_fresh + range.begin;
+    const float* v = a.v + range.begin;
+    int32_t own = 0;
+    GODWIT_IN_PLACE
+    for (int64_t i = begin; i < end; ++i) {
+      float m_i = m[i], change_i = change[i], v_i = v_fresh[i];
+      const float ratio = f(m_i, change_i, v_i, v[i]);
+      m[i] = m_i, change[i] = change_i, v_fresh[i] = v_i;
+      own = std::max(own, ratio > 0 ? std::bit_cast<int32_t>(ratio) : 0);  // ignores NaN
+    }
+    std::lock_guard lock(mutex);
+    largest = std::max(largest, own);
+  };
+  vector_for(range.numel(), 1 << 15, update);
+  return std::bit_cast<float>(largest);
+}
+
 }  // namespace
+
+Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters) {
+  const Tensor rates({std::ssize(parameters.ranges)}, DType::f32, kCpu);
+  for (size_t i = 0; i < parameters.ranges.size(); ++i) {
+    const Segment range = parameters.ranges[i];
+    const float largest = update_frozen(a, range);
+    double of_p = 0, of_r = 0;
+    if (parameters.decays[i]) {
+      const Tensor change = bucket.grad.range(range.begin, range.numel());
+      of_p = sum_of_squares(change);
+      update_each(device, kOneBitLamb, range.begin, range.end, a.decay, a.change, a.x);
+      of_r = sum_of_squares(change);
+    }
+    a.factor(0, a.f[i], rates.data<float>()[i], a.mean[i], largest, of_p, of_r);
+  }
+  return rates;
+}
 
 void OneBitLamb::Options::describe(OptionList& list) {
   describe_common(*this, list, "weight decay, part of the update whose norm is scaled");
@@ -120,44 +160,30 @@ double OneBitLamb::correction(double beta, int64_t steps) const {
 template <class Where>
 void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step) {
   const auto r = [](double value) { return static_cast<float>(value); };
-  const ParameterRanges parameters(bucket);
+  const ParameterRanges parameters(bucket, options_);
   if (parameters.empty()) return;
-  const bool decays = options_.weight_decay > 0;
-  std::vector<Segment> decayed = parameters.ranges;  // empty for parameters that do not decay
-  for (size_t s = 0; s < decayed.size(); ++s)
-    if (!decays || !(bucket.slots[s].decay || options_.decay_norm_and_bias)) decayed[s].end = decayed[s].begin;
+  const auto b = static_cast<size_t>(bucket.index);
   float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
-  const one_bit::FrozenLambUpdate update{r(options_.beta1), r(1 - options_.beta1),
-                                         {r(options_.beta2), r(1 - options_.beta2)},
-                                         r(correction(options_.beta1, step.step)),
-                                         r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
-                                         r(std::sqrt(correction(options_.beta2, step.step))),
-                                         r(options_.eps), limit_of(options_.update_limit)};
-  const Tensor largest =
-      one_bit::frozen_lamb(device,
-                           {update, state_ptr<float>(device, m_, bucket), change,
-                            state_ptr<float>(device, v_fresh_, bucket), state_ptr<float>(device, v_, bucket)},
-                           parameters.ranges);
-
-  const Tensor before = detail::squares_of_ranges(device, bucket.grad, decayed);
-  Tensor after = before;
-  if (decays) {
-    update_by_decay(
-        device, kOneBitLamb, bucket, options_.weight_decay, options_.decay_norm_and_bias,
-        [&](double decay) { return one_bit::LambDecay{r(decay)}; }, change, static_cast<const float*>(x));
-    after = detail::squares_of_ranges(device, bucket.grad, decayed);
-  }
-  const Tensor &means = means_.at(static_cast<size_t>(bucket.index)), rates(means.shape(), DType::f32, means.device());
-  const float *mean = data_ptr<float>(device, means), *ratio = data_ptr<float>(device, largest);
-  const double *of_p = data_ptr<double>(device, before), *of_r = data_ptr<double>(device, after);
-  float* const rate = data_ptr<float>(device, rates);
   const double mean_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
-  const one_bit::LambFactor factor{step.lr, mean_correction, options_.factor_min, options_.factor_max,
-                                   options_.factor_threshold};
-  update_each(device, kOneBitLamb, 0, rates.numel(), factor,
-              data_ptr<float>(device, factors_.at(static_cast<size_t>(bucket.index))), rate, mean, ratio, of_p, of_r);
+  const FrozenLambStep a{.update = {r(options_.beta1), r(1 - options_.beta1),
+                                    {r(options_.beta2), r(1 - options_.beta2)},
+                                    r(correction(options_.beta1, step.step)),
+                                    r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
+                                    r(std::sqrt(correction(options_.beta2, step.step))), r(options_.eps),
+                                    limit_of(options_.update_limit)},
+                         .decay = {r(options_.weight_decay)},
+                         .factor = {step.lr, mean_correction, options_.factor_min, options_.factor_max,
+                                    options_.factor_threshold},
+                         .m = state_ptr<float>(device, m_, bucket),
+                         .change = change,
+                         .v_fresh = state_ptr<float>(device, v_fresh_, bucket),
+                         .v = state_ptr<float>(device, v_, bucket),
+                         .x = x,
+                         .f = data_ptr<float>(device, factors_.at(b)),
+                         .mean = data_ptr<float>(device, means_.at(b))};
+  const Tensor rates = frozen_lamb_rates(device, a, bucket, parameters);
   update_by_parts(device, kOneBitLamb, parameters.begin(), parameters.end(), parameters.bounds,
-                  SubtractScaledParts<float>{rate}, x, static_cast<const float*>(change));
+                  SubtractScaledParts<float>{data_ptr<float>(device, rates)}, x, static_cast<const float*>(change));
 }
 
 std::vector<StateTensor> OneBitLamb::state() const {

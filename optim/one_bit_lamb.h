@@ -1,12 +1,28 @@
 // 1-bit LAMB (Li et al. 2022): a LAMB warm-up, then one bit of momentum per parameter and scaled LAMB coefficients.
 #pragma once
 #include "comm/exchange/error_feedback_all_reduce.h"
+#include "optim/kernels/one_bit_kernels.h"
 #include "optim/lamb.h"
 #include "optim/late_variance.h"
 #include "optim/one_bit_options.h"
 #include "optim/variance_freeze.h"
 
 namespace godwit {
+
+// The first part of a step after the warm-up for a bucket.
+struct FrozenLambStep {
+  one_bit::FrozenLambUpdate update;  // computes p and the ratios
+  one_bit::LambDecay decay;          // of parameters with weight decay
+  one_bit::LambFactor factor;        // computes f and the rates
+  float *m, *change, *v_fresh;       // change: the averaged momentum, which is replaced by r
+  const float *v, *x;                // frozen second moment; parameters
+  float* f;                          // f of each parameter
+  const float* mean;                 // c̄ of each parameter
+};
+// Applies the step to a bucket's parameters. Returns the rate of each parameter, float32 [parameters]. `change` is the
+// gradient of `bucket`.
+Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
+Tensor frozen_lamb_rates(Cuda device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
 
 // Warm-up, steps 1 … T_w: LAMB on the mean gradient, and for each parameter, with β3 = coeff_beta,
 //   c̄ ← β3·c̄ + (1−β3)·c.

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
-#include "comm/buckets/bucket.h"
 #include "engine/inline.h"
 
 // Kernels of 1-bit Adam, 0/1 Adam and 1-bit LAMB.
@@ -154,15 +152,5 @@ struct LambFactor {
     rate = static_cast<float>(lr * last * (mean / correction));
   }
 };
-
-// Arguments of frozen_lamb(). It applies f to all values of the ranges and returns the largest result in each range, as
-// float32 [ranges] on the device. The ranges are consecutive.
-struct FrozenLamb {
-  FrozenLambUpdate f;
-  float *m, *agreed, *v_fresh;
-  const float* v;
-};
-Tensor frozen_lamb(Cpu, const FrozenLamb& a, const std::vector<Segment>& ranges);
-Tensor frozen_lamb(Cuda, const FrozenLamb& a, const std::vector<Segment>& ranges);
 
 }  // namespace godwit::one_bit

@@ -228,14 +228,15 @@ constexpr Expected kTable[] = {
     {"resnet, sgdm qsgd, 2 workers", 2, {352, 16, {4, 32}, {12, 72}, {20, 672696}, 2}},
     {"resnet, graph", 1, {6, 2, {2, 16}, {4, 28}, {0, 0}, 1}},
     {"resnet, skip", 1, {172, 2, {2, 16}, {4, 28}, {34, 23360}, 1}},
-    {"bert, lamb", 1, {117, 6, {15, 2648}, {4, 28}, {7, 51200}, 1}},
+    {"bert, lamb", 1, {109, 6, {13, 1992}, {4, 28}, {7, 51200}, 1}},
     {"bert, softsignsgd", 1, {105, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
     {"bert, adafactor", 1, {113, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
     {"bert, one_bit_adam, 2 workers", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
-    {"bert, one_bit_lamb, 2 workers", 2, {254, 32, {34, 7264}, {16, 120}, {14, 102400}, 2}},
+    {"bert, one_bit_lamb, 2 workers", 2, {234, 32, {26, 3984}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero_one_adam, 2 workers", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero_one_adam, local, 2 workers", 2, {214, 12, {22, 1360}, {8, 56}, {14, 102400}, 2}},
-    {"bert, birder, clip", 1, {111, 6, {14, 1672}, {5, 356}, {9, 51528}, 2}},
+    {"bert, birder, clip", 1, {113, 6, {13, 1992}, {5, 44}, {10, 51544}, 1}},
+    {"bert, birder, clip, 2 workers", 2, {230, 12, {26, 3984}, {10, 120}, {18, 103056}, 2}},
     {"bert", 1, {105, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
     {"bert, birder, 2 workers", 2, {214, 12, {22, 1360}, {8, 56}, {14, 102400}, 2}},
     {"bert, loco, 2 workers", 2, {230, 24, {22, 1360}, {12, 152}, {18, 103680}, 2}},
@@ -243,7 +244,7 @@ constexpr Expected kTable[] = {
     {"bert, zero2, 2 workers", 2, {286, 38, {22, 1360}, {18, 136}, {50, 1350672}, 2}},
     {"bert, zero3, 2 workers", 2, {310, 40, {22, 1360}, {18, 136}, {50, 1350672}, 2}},
     {"bert, zero3 in int8, 2 workers", 2, {366, 106, {22, 1360}, {46, 248}, {70, 2186784}, 2}},
-    {"bert, clip", 1, {110, 4, {13, 1664}, {3, 340}, {9, 51528}, 1}},
+    {"bert, clip", 1, {110, 4, {13, 1992}, {3, 340}, {9, 51528}, 1}},
     {"bert, every step is logged", 1, {105, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
     {"resnet, 2 workers, nccl", 2, {348, 4, {4, 32}, {8, 56}, {8, 34176}, 2}},
     {"bert, 2 workers, nccl", 2, {210, 12, {22, 1360}, {8, 56}, {14, 102400}, 2}},
@@ -251,7 +252,6 @@ constexpr Expected kTable[] = {
     {"bert, one_bit_adam, 2 workers, nccl", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero3, 2 workers, nccl", 2, {310, 40, {22, 1360}, {18, 136}, {50, 1350672}, 2}},
 };
-constexpr const char* kWaitsTwice = "bert, birder, clip";  // see docs/gpu_execution.md, "Waits of the host"
 
 void expect_table(const std::string& name, const std::vector<StepCounts>& counts) {
   const Expected* line =
@@ -264,10 +264,7 @@ void expect_table(const std::string& name, const std::vector<StepCounts>& counts
 
 // The host of a worker waits for its GPU at most once a step.
 TEST(CudaStepCountsTable, AWorkerWaitsAtMostOncePerStep) {
-  for (const Expected& line : kTable) {
-    const bool twice = std::string(line.name) == kWaitsTwice;
-    EXPECT_LE(line.step.waits, line.workers * (twice ? 2 : 1)) << line.name;
-  }
+  for (const Expected& line : kTable) EXPECT_LE(line.step.waits, line.workers) << line.name;
 }
 
 // The whole networks. docs/gpu_execution.md has their launches.
@@ -318,10 +315,12 @@ TEST_F(CudaStepCounts, Optimizers) {
     expect_table("bert, " + name, bert({1, 1}, optimizer(name)));
   for (const std::string name : {"one_bit_adam", "one_bit_lamb", "zero_one_adam", "zero_one_adam, local"})
     expect_table("bert, " + name + ", 2 workers", bert({2, 1}, optimizer(name)));
-  expect_table("bert, birder, clip", bert({1, 1}, [](TextConfig& config) {
-                 optimizer("birder")(config);
-                 config.clip.norm = 0.1;
-               }));
+  for (const int workers : {1, 2})
+    expect_table(workers == 1 ? "bert, birder, clip" : "bert, birder, clip, 2 workers",
+                 bert({workers, 1}, [](TextConfig& config) {
+                   optimizer("birder")(config);
+                   config.clip.norm = 0.1;
+                 }));
 }
 
 // Launches of the update of one bucket.
@@ -343,7 +342,7 @@ int64_t update_launches(const OptimizerConfig& config, int parameters) {
 TEST(CudaUpdateLaunches, DoNotDependOnTheNumberOfParameters) {
   for (const int parameters : {3, 148}) {
     EXPECT_EQ(update_launches("adamw", parameters), 1);
-    EXPECT_EQ(update_launches("lamb", parameters), 7);
+    EXPECT_EQ(update_launches("lamb", parameters), 3);
     EXPECT_EQ(update_launches("adafactor", parameters), 5);
   }
 }

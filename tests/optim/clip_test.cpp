@@ -193,7 +193,7 @@ TEST(Clip, Pitfall7BirderScalesAllRanksByOneFactor) {
           squares += std::pow(gradient(rank, step, static_cast<int64_t>(p), i), 2) / 4;
     EXPECT_NEAR(run.norms[static_cast<size_t>(step - 1)], std::sqrt(squares), 1e-12 * std::sqrt(squares));
   }
-  const CommCount count = run.stats.at("clip/all_reduce");
+  const CommCount count = run.stats.at("clip/all_gather");
   EXPECT_EQ(count.calls, plan.steps);
 }
 

@@ -398,13 +398,27 @@ void compare_clipping() {
   EXPECT_EQ(detail::sums_of_squares(cuda_of(y.device()), y, ranges), detail::sums_of_squares(Cpu{}, x, ranges));
   const Tensor squares = detail::squares_of_ranges(Cpu{}, x, ranges);
   for (const double limit : {1e-3, 1e9}) {
-    const Tensor factor = detail::clip_factor(Cpu{}, squares, limit);
-    const Tensor there = detail::clip_factor(cuda_of(y.device()), squares.to(y.device()), limit);
+    const Tensor factor = detail::clip_factor(Cpu{}, squares, limit, 1);
+    const Tensor there = detail::clip_factor(cuda_of(y.device()), squares.to(y.device()), limit, 1);
     EXPECT_EQ(there.item(), factor.item());
     EXPECT_EQ(factor.item() < 1, limit < 1);
     detail::scale(Cpu{}, x, factor);
     detail::scale(cuda_of(y.device()), y, there);
     EXPECT_EQ(y.to_vector<T>(), x.to_vector<T>());
+  }
+  for (const double bad : {1.0, static_cast<double>(INFINITY), std::nan("")}) {
+    const Tensor all = Tensor::of(std::vector<double>{0.1, 0.7, bad, 3, bad}, {5}).to(kCpu);
+    const Tensor on_gpu = all.to(y.device());
+    const Tensor message = detail::norm_message(cuda_of(y.device()), on_gpu).to(kCpu);
+    const Tensor expected = detail::norm_message(Cpu{}, all);
+    EXPECT_EQ(message.item(1), std::isfinite(bad) ? 5 : 2);
+    EXPECT_EQ(message.item(1), expected.item(1));
+    if (std::isfinite(bad)) {
+      EXPECT_EQ(message.item(0), expected.item(0));
+    }
+    const Tensor messages = Tensor::of(std::vector<double>{2.5, 5, 0.3, 5, bad, 2}, {3, 2});
+    EXPECT_EQ(detail::clip_factor(cuda_of(y.device()), messages.to(y.device()), 0.5, 3).item(),
+              detail::clip_factor(Cpu{}, messages.to(kCpu), 0.5, 3).item());
   }
 }
 

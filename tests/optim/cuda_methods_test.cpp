@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/optim/methods.h"
+#include "tests/support.h"
 
 namespace godwit {
 namespace cuda_methods_test {
@@ -69,6 +70,28 @@ TEST_F(CudaMethods, ClippingAccumulationAndSkippingMatchTheCpu) {
     plan.weight_decay = 0.1;
     expect_same(plan);
   }
+}
+
+TEST_F(CudaMethods, ClippingNamesTheStepAndTheNonFiniteParameter) {
+  const auto error = [](const char* optimizer, const char* sharding) {
+    return error_of([&] {
+      const auto body = [&](Communicator& comm) {
+        const std::vector<Var> vars{Var(Tensor::full({40}, 1), true), Var(Tensor::full({30}, 1), true)};
+        DataParallelOptions options{.optimizer = optimizer};
+        options.exchange.set("sharding", sharding);
+        options.clip_norm = 1;
+        DataParallel replica({{"p0", vars[0]}, {"p1", vars[1]}}, comm, options);
+        replica.step(test::method_loss(vars, comm.rank, 1, 0, 0), 0.1);
+        replica.step(test::method_loss(vars, comm.rank, 0, INFINITY, 0), 0.1);
+        replica.finish_checks();
+      };
+      run_local({2, 2}, body, {.placement = kShared});
+    });
+  };
+  const std::string start = "clip: step 2: the norm of the gradients is inf: the norm of 'p1' is not finite";
+  EXPECT_NE(error("adamw", "none").find(start + ";"), std::string::npos) << error("adamw", "none");
+  EXPECT_NE(error("adamw", "zero2").find(start + ";"), std::string::npos) << error("adamw", "zero2");
+  EXPECT_NE(error("birder", "none").find(start + " on rank 2;"), std::string::npos) << error("birder", "none");
 }
 
 // Memory of gradients and parameters is acquired and released while other buckets are being exchanged.

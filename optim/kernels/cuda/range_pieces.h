@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "comm/segment.h"
-#include "engine/cuda/launch.h"
+#include "engine/cuda/reduce.h"
 #include "engine/tensor.h"
 
 namespace godwit {
@@ -13,10 +13,11 @@ class RangePieces {
  public:
   static constexpr int64_t kValues = 4096;
   struct Entry {
-    int64_t begin, end, first;  // a range, and the index of its first piece
+    int64_t begin, end, first, decays;  // a range, the index of its first piece, and whether weight decay applies
   };
   struct Piece {
-    int64_t range, begin, end;  // index of the range; its elements [begin, end)
+    int64_t range, begin, end;  // index of the range; elements [begin, end) of the piece
+    bool decays;
   };
   // The argument of kernels.
   struct Table {
@@ -26,22 +27,25 @@ class RangePieces {
       int64_t low = 0, high = ranges;  // binary search for the last range that begins at or before this piece
       while (high - low > 1) (entries[(low + high) / 2].first <= piece ? low : high) = (low + high) / 2;
       const int64_t begin = entries[low].begin + (piece - entries[low].first) * kValues;
-      return {low, begin, begin + kValues < entries[low].end ? begin + kValues : entries[low].end};
+      const int64_t end = begin + kValues < entries[low].end ? begin + kValues : entries[low].end;
+      return {low, begin, end, entries[low].decays != 0};
     }
   };
 
-  explicit RangePieces(const std::vector<Segment>& ranges) : ranges_(static_cast<int64_t>(ranges.size())) {
+  // decays: for each range; by default, all false.
+  explicit RangePieces(const std::vector<Segment>& ranges, const std::vector<bool>& decays = {})
+      : ranges_(static_cast<int64_t>(ranges.size())) {
     std::vector<int64_t> values;
-    for (const Segment& range : ranges) {
-      values.insert(values.end(), {range.begin, range.end, pieces_});
-      pieces_ += (range.numel() + kValues - 1) / kValues;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      values.insert(values.end(), {ranges[i].begin, ranges[i].end, pieces_, !decays.empty() && decays[i]});
+      pieces_ += (ranges[i].numel() + kValues - 1) / kValues;
     }
-    memory_ = Tensor::of(values, {3 * ranges_});
+    memory_ = Tensor::of(values, {4 * ranges_});
   }
 
   int64_t pieces() const { return pieces_; }
   Table table() const {
-    static_assert(sizeof(Entry) == 3 * sizeof(int64_t));
+    static_assert(sizeof(Entry) == 4 * sizeof(int64_t));
     return {reinterpret_cast<const Entry*>(memory_.cuda_data<int64_t>()), ranges_, pieces_};
   }
 
@@ -49,5 +53,60 @@ class RangePieces {
   int64_t ranges_, pieces_ = 0;
   Tensor memory_;
 };
+
+// Calls f.operator()<n>(i) for the elements [i, i + n) of a piece. The threads of a block share the calls. n is kWidth
+// from element `first`, first + kWidth, …, and 1 for elements that fill no such pack.
+template <int kWidth, class F>
+__device__ void for_packs(const RangePieces::Piece& piece, int64_t first, const F& f) {
+  const auto [range, begin, end, decays] = piece;
+  const int64_t aligned = begin <= first ? first : begin + ((first - begin) & (kWidth - 1));
+  const int64_t packs = aligned < end ? aligned : end, rest = packs + ((end - packs) & ~int64_t{kWidth - 1});
+  for (int64_t i = packs + kWidth * threadIdx.x; i < rest; i += kWidth * blockDim.x) f.template operator()<kWidth>(i);
+  for (int64_t i = begin + threadIdx.x; i < packs; i += blockDim.x) f.template operator()<1>(i);
+  for (int64_t i = rest + threadIdx.x; i < end; i += blockDim.x) f.template operator()<1>(i);
+}
+
+// sums[0] ← Σ term(false, i)² and sums[second] ← Σ term(true, i)² over the elements of a piece, in the order of
+// squares_of_ranges(). The first warp of a block adds.
+template <class Term>
+__device__ void piece_squares(const RangePieces::Piece& piece, const Term& term, double* sums, int64_t second) {
+  constexpr int kLanes = 8;
+  if (threadIdx.x >= 32) return;
+  const bool is_second = threadIdx.x / kLanes % 2 != 0;  // threads 16 to 31 repeat the work of threads 0 to 15
+  double sum = 0;
+#pragma unroll 16
+  for (int64_t i = piece.begin + threadIdx.x % kLanes; i < piece.end; i += kLanes) {
+    const auto value = static_cast<double>(term(is_second, i));
+    sum = sum + value * value;
+  }
+  for (int other = 1; other < kLanes; other *= 2) sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+  if (threadIdx.x == 0) sums[0] = sum;
+  if (threadIdx.x == kLanes) sums[second] = sum;
+}
+
+// Calls f(i, at[i]…, a, b) for each range i. a and b: the sums over its pieces of sums[0, pieces) and of sums[pieces,
+// 2·pieces). Two threads per range.
+template <class F, class... T>
+__global__ void range_sums_kernel(RangePieces::Table table, const double* sums, F f, T*... at) {
+  const int64_t which = threadIdx.x % 2;
+  for (int64_t i = grid_thread() / 2; i - threadIdx.x % 32 / 2 < table.ranges; i += grid_threads() / 2) {
+    double sum = 0;
+    if (i < table.ranges) {
+      const int64_t first = table.entries[i].first;
+      const int64_t end = i + 1 < table.ranges ? table.entries[i + 1].first : table.pieces;
+      sum = detail::ordered_sum(sums + which * table.pieces + first, end - first, 1);
+    }
+    const double other = __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+    if (which == 0 && i < table.ranges) f(i, at[i]..., sum, other);
+  }
+}
+
+// Launches range_sums_kernel() with sums [2, pieces].
+template <class F, class... T>
+void for_range_sums(Cuda device, const char* operation, const RangePieces& pieces, const Tensor& sums, F f, T*... at) {
+  constexpr int kWarp = 32;  // many blocks, because a thread takes long
+  launch(device, operation, range_sums_kernel<F, T...>, blocks_for(device, 2 * pieces.table().ranges, kWarp), kWarp,
+         pieces.table(), sums.cuda_data<double>(), f, at...);
+}
 
 }  // namespace godwit
