@@ -1,5 +1,6 @@
 # Tests the use of Godwit from other projects. Expects SOURCE, BINARY (a complete build) and GENERATOR.
 # 1. Configures the tree in a folder whose name CMake cannot use, which must fail.
+#    Then configures it in a folder whose name has the form of a CMake variable.
 # 2. Installs the tree, moves it, builds the programs of examples/ against it with find_package and runs them. Their
 #    losses must fall, and their pages (docs/embedding.md, docs/extending.md) must contain them verbatim.
 # 3. Compiles all installed headers in one file.
@@ -26,6 +27,14 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B "${work}/a#b" -G ${GENE
                 RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE err)
 if(status EQUAL 0 OR NOT err MATCHES "a#b: CMake[ \n]+cannot[ \n]+build")
   message(FATAL_ERROR "a folder whose name CMake cannot use is not refused: ${err}")
+endif()
+
+file(CREATE_LINK ${SOURCE} ${work}/a@work@b SYMBOLIC)
+run("configure in a@work@b" ${CMAKE_COMMAND} -S ${work}/a@work@b -B ${work}/at-build -G ${GENERATOR} -D GODWIT_CUDA=EMULATED
+    -D GODWIT_APPS=OFF -D GODWIT_TESTS=OFF -D GODWIT_BENCH=OFF -D GODWIT_ONEDNN=OFF -D GODWIT_OPENMP=OFF -D GODWIT_MPI=OFF)
+file(READ ${work}/at-build/kernels/engine_0.cu kernels)
+if(NOT kernels MATCHES "/a@work@b/engine/")
+  message(FATAL_ERROR "sources in a@work@b have other names in the build: ${kernels}")
 endif()
 
 run("install" ${CMAKE_COMMAND} --install ${BINARY} --prefix ${work}/first)
