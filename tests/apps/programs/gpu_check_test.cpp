@@ -1,4 +1,5 @@
 // scripts/gpu_check: its report of a test program that fails, crashes and hangs, and the archive at the end.
+// scripts/build and scripts/setup: their messages about folders, and the builds that they configure again.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -9,7 +10,7 @@ namespace godwit {
 namespace gpu_check_test {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
+using ::testing::ElementsAre, ::testing::HasSubstr;
 
 // A fake cuda_tests: prints like GoogleTest, and runs the tests of the filter in the file of flags.
 constexpr const char* kProgram = R"py(#!/usr/bin/env python3
@@ -31,9 +32,9 @@ for name in wanted:
 std::string command_for(const TempFolder& folder, const std::string& program) {
   write_file(folder / "build/cuda_tests", program);
   fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
-  return "timeout 120 " GODWIT_SOURCE_DIR "/scripts/gpu_check --emulated --stages tests --build " + (folder / "build") +
-         " --out " + (folder / "gpu.json") + " --seconds 400 --silence 3 --jobs 1 >" + (folder / "out") +
-         " 2>&1 </dev/null";
+  return "timeout 120 '" GODWIT_SOURCE_DIR "/scripts/gpu_check' --emulated --stages tests --build '" +
+         (folder / "build") + "' --out '" + (folder / "gpu.json") + "' --seconds 400 --silence 3 --jobs 1 >'" +
+         (folder / "out") + "' 2>&1 </dev/null";
 }
 
 TEST(GpuCheck, StartsNoTestAfterASignal) {
@@ -51,8 +52,8 @@ for name in flags.removeprefix("--gtest_filter=").split(":"):
     time.sleep(2)
 )py";
   const std::string begun = folder / "build/begun";
-  const int status = std::system((command_for(folder, program) + " & pid=$!; until [ -s " + begun +
-                                  " ]; do sleep 0.1; done; kill -TERM $pid; wait $pid").c_str());
+  const int status = std::system((command_for(folder, program) + " & pid=$!; until [ -s '" + begun +
+                                  "' ]; do sleep 0.1; done; kill -TERM $pid; wait $pid").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder / "out");
   EXPECT_EQ(read_file(begun), "A.First\n");
   EXPECT_EQ(nlohmann::json::parse(read_file(folder / "gpu.json"))["interrupted"], true);
@@ -68,9 +69,43 @@ TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
   EXPECT_THAT(found["failed"].get<std::vector<std::string>>(),
               ElementsAre("A.Crashes: exit status -6", "B.Fails", "B.Hangs: no output for 3 s"));
   EXPECT_EQ(found["passed"], 2);
-  const std::string list = "tar -tzf " + (folder / "gpu.tar.gz") + " >" + (folder / "list");
+  const std::string list = "tar -tzf '" + (folder / "gpu.tar.gz") + "' >'" + (folder / "list") + "'";
   ASSERT_EQ(std::system(list.c_str()), 0);
   EXPECT_EQ(read_file(folder / "list"), "gpu.json\nlogs/\nlogs/cuda_tests.log\n");
+}
+
+// Runs a copy of scripts/build and scripts/setup in the folder, on a system that has no package and installs none.
+int run_script(const TempFolder& folder, const std::string& script) {
+  fs::create_directory(folder / "scripts");
+  for (const char* name : {"build", "setup"})
+    fs::copy_file(fs::path(GODWIT_SOURCE_DIR) / "scripts" / name, fs::path(folder / "scripts") / name,
+                  fs::copy_options::overwrite_existing);
+  for (const std::string program : {"bin/apt-get", "bin/dpkg-query", "bin/id"}) {
+    write_file(folder / program, "#!/bin/sh\necho 0\n");
+    fs::permissions(folder / program, fs::perms::owner_all);
+  }
+  const std::string line = "cd '" + folder.str() + "' && PATH=\"$PWD/bin:$PATH\" scripts/" + script + " >out 2>&1";
+  return WEXITSTATUS(std::system(line.c_str()));
+}
+
+TEST(Scripts, NameTheFolderThatCannotBeCreated) {
+  const TempFolder folder;
+  write_file(folder / "build", "a file in place of the folder");
+  EXPECT_EQ(run_script(folder, "build release"), 1);
+  EXPECT_THAT(read_file(folder / "out"), HasSubstr("cannot write to " + (folder / "build/release") + " (mkdir: "));
+  EXPECT_EQ(run_script(folder, "setup"), 1);
+  EXPECT_THAT(read_file(folder / "out"), HasSubstr("cannot write to " + (folder / "build") + " (mkdir: "));
+}
+
+TEST(Scripts, OnlyPackagesOfTheBuildConfigureAgain) {
+  const TempFolder folder;
+  write_file(folder / "build/release/build.ninja", "");
+  for (const char* option : {"--docs", "--fuzz", "--report"}) {
+    EXPECT_EQ(run_script(folder, std::string("setup ") + option), 0) << read_file(folder / "out");
+    EXPECT_TRUE(fs::exists(folder / "build/release/build.ninja")) << option;
+  }
+  EXPECT_EQ(run_script(folder, "setup"), 0) << read_file(folder / "out");
+  EXPECT_FALSE(fs::exists(folder / "build/release/build.ninja"));
 }
 
 }  // namespace gpu_check_test
