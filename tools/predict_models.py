@@ -127,7 +127,8 @@ def lstm(tokens, words, embedding, widths, tied=False):
 
 
 def gpt(tokens, words, depth, width, positions=1024):
-    """Radford et al. 2019, table 2; the output layer shares the weights of the embedding."""
+    """Radford et al. 2019, table 2; the output layer shares the weights of the embedding. positions: None: as many as tokens."""
+    positions = positions or tokens
     if tokens > positions:
         raise ValueError(f"has {positions} positions")
     layers = [Layer([(words, width)], 0), Layer([(positions, width)], 0)]
@@ -174,6 +175,8 @@ TABLE = {
     "lstm_medium": (lstm, 35, 10000, 650, [650] * 2),
     "lstm_large": (lstm, 35, 10000, 1500, [1500] * 2),
     "lstm_awd": (lstm, 70, 10000, 400, [1150, 1150, 400], True),
+    "gpt2_nano": (gpt, 64, 65, 4, 128, None),
+    "gpt2_micro": (gpt, 256, 65, 6, 384, None),
     "gpt2": (gpt, 1024, 50257, 12, 768),
     "gpt2_medium": (gpt, 1024, 50257, 24, 1024),
     "gpt2_large": (gpt, 1024, 50257, 36, 1280),

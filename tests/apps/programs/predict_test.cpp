@@ -1,8 +1,14 @@
 // tools/predict: its bucket plan must equal the engine's, and its times have closed forms.
+#include <iterator>
+#include <set>
+
 #include "models/bert.h"
 #include "models/bert_config.h"
+#include "models/gpt2.h"
+#include "models/image_model.h"
 #include "models/llama.h"
 #include "models/lstm.h"
+#include "models/make_causal_lm.h"
 #include "models/resnet.h"
 #include "models/vgg.h"
 #include "models/vit.h"
@@ -18,8 +24,8 @@ class Predict : public TrainResnet {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
   Outcome predict(const std::string& arguments, const std::string& environment = "") const {
-    const std::string line = "cd " + folder_.string() + " && timeout 60 env " + environment +
-                             " " GODWIT_SOURCE_DIR "/tools/predict " + arguments + " >out 2>err </dev/null";
+    const std::string line = "cd '" + folder_.string() + "' && timeout 60 env " + environment +
+                             " '" GODWIT_SOURCE_DIR "/tools/predict' " + arguments + " >out 2>err </dev/null";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
@@ -63,6 +69,21 @@ TEST_F(Predict, HasTheBucketsOfTheEngine) {
     config.vocab_size = 65;
     expect_plan(name, Llama(config));
   }
+  for (const auto& [name, positions] : {std::pair<const char*, int64_t>{"gpt2_nano", 64}, {"gpt2_micro", 256}}) {
+    Gpt2Config config = gpt2_config(name);
+    config.vocab_size = 65;
+    config.n_positions = positions;
+    expect_plan(name, Gpt2(config));
+  }
+}
+
+TEST_F(Predict, KnowsTheModelsOfThePrograms) {
+  std::istringstream help(predict("--help").out);
+  const std::set<std::string> words{std::istream_iterator<std::string>(help), {}};
+  std::vector<std::string> pretraining = bert_names();
+  for (std::string& name : pretraining) name += "_pretraining";
+  for (const auto& names : {image_model_names(), bert_names(), pretraining, lstm_names(), causal_lm_names()})
+    for (const std::string& name : names) EXPECT_TRUE(words.contains(name + ",") || words.contains(name)) << name;
 }
 
 // Numbers of parameters in torchvision and HuggingFace.
@@ -238,8 +259,9 @@ TEST_F(Predict, ReportsTheBandwidthsAtWhichAMethodPays) {
 }
 
 TEST_F(Predict, AgreesWithPublishedThroughputs) {
-  const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py papers";
-  ASSERT_EQ(std::system(("python3 " + script + " > " + (folder_ / "out").string()).c_str()), 0);
+  const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py";
+  const std::string line = "python3 '" + script + "' papers >'" + (folder_ / "out").string() + "'";
+  ASSERT_EQ(std::system(line.c_str()), 0);
   const std::string out = read_file(folder_ / "out");
   const auto percent = [&](const std::string& words) {
     const size_t at = out.find(words);
@@ -315,10 +337,10 @@ TEST_F(Predict, TakesTheSizesOfTheRun) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += "word" + std::to_string(i * i % 97) + (i % 10 == 9 ? "\n\n" : " ");
   write_file(folder_ / "text.txt", text);
-  const std::string line = "cd " + folder_.string() + " && " GODWIT_BINARY_DIR "/train_lm --data text.txt --batch 2" +
-                           " --length 5 --set data.vocab_size=20 --set data.hold_out=10 --set model.hidden=16" +
-                           " --set model.embedding=8 --set model.layers=3 --max-steps 2 --set log_every=1" +
-                           " --run-dir run >out 2>err </dev/null";
+  const std::string line = "cd '" + folder_.string() + "' && '" GODWIT_BINARY_DIR "/train_lm' --data text.txt" +
+                           " --batch 2 --length 5 --set data.vocab_size=20 --set data.hold_out=10" +
+                           " --set model.hidden=16 --set model.embedding=8 --set model.layers=3 --max-steps 2" +
+                           " --set log_every=1 --run-dir run >out 2>err </dev/null";
   ASSERT_EQ(std::system(line.c_str()), 0) << read_file(folder_ / "err");
   json summary = expect_its_parameters();
   summary["parameters"] = summary["parameters"].get<int>() + 1;
