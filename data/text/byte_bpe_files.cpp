@@ -112,7 +112,8 @@ void check_kind(const JsonNode& model) {
 
 void check_byte_level(const JsonNode& node) {
   check_text(node.member("type"), "ByteLevel");
-  check_false(node.find("add_prefix_space"));
+  if (const auto prefix = node.find("add_prefix_space"))
+    check(!prefix->boolean(), prefix->where(), kPrefixSpace);
 }
 
 bool uses_regex(const JsonNode& byte_level) {

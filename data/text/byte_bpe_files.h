@@ -7,6 +7,9 @@
 namespace godwit::data {
 
 inline constexpr const char* kTokenizerJson = "tokenizer.json";  // HuggingFace's file name
+// Why a file with "add_prefix_space": true is refused.
+inline constexpr const char* kPrefixSpace =
+    "is true, but no space is added before a text; set it to false, which changes the first token of a text";
 
 // Reads vocab.json, which maps tokens to ids 0 to n-1, and merges.txt, whose lines contain two tokens. The pattern is
 // GPT-2's. <|endoftext|> is an added token if it is in the vocabulary. Errors name file and line.

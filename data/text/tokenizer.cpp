@@ -59,7 +59,7 @@ void check_pair(const std::string& file) {
   const std::string name = of_class ? of_class->text() : "";
   check(name.empty() || name.starts_with("GPT2"), description.string(), ": describes a ", excerpt(name), remedy);
   if (const auto prefix = config.root().find("add_prefix_space"))
-    check(!prefix->boolean(), prefix->where(), "is true, expected false");
+    check(!prefix->boolean(), prefix->where(), kPrefixSpace);
   if (const auto tokens = config.root().find("added_tokens_decoder"))
     tokens->each_member([&](const std::string&, const JsonNode& token) {
       check_added(description.string(), token.member("content").text());

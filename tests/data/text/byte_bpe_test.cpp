@@ -145,7 +145,9 @@ TEST(ByteBpe, AVocabularyWithOtherRulesNeedsItsJson) {
   EXPECT_EQ(message(), folder / "added_tokens.json" + remedy);
   std::filesystem::remove(folder / "added_tokens.json");
   write_json("tokenizer_config.json", {{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", true}});
-  EXPECT_EQ(message(), folder / "tokenizer_config.json" + ": add_prefix_space: is true, expected false");
+  EXPECT_EQ(message(), folder / "tokenizer_config.json" +
+                           ": add_prefix_space: is true, but no space is added before a text; set it to false, which "
+                           "changes the first token of a text");
 }
 
 // A file that is named is not read with another pattern than that of its folder.
@@ -213,7 +215,8 @@ TEST(ByteBpe, NamesUnsupportedTokenizers) {
   EXPECT_THAT(message("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("pre_tokenizer.type: is \"Metaspace\""));
   EXPECT_THAT(message("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
               HasSubstr("is \"\\w+\"; expected the pattern of GPT-2, LLaMA 3 or Qwen 2"));
-  EXPECT_THAT(message("/pre_tokenizer/pretokenizers/1/add_prefix_space", true), HasSubstr("is true, expected false"));
+  EXPECT_THAT(message("/pre_tokenizer/pretokenizers/1/add_prefix_space", true),
+              HasSubstr("is true, but no space is added before a text; set it to false"));
   EXPECT_THAT(message("/normalizer", {{"type", "NFKC"}}),
               HasSubstr("normalizer.type: is \"NFKC\", expected none or NFC"));
   EXPECT_THAT(message("/added_tokens/0/single_word", true), HasSubstr("single_word: is true, expected false"));
