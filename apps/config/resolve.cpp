@@ -133,11 +133,12 @@ void check_together(const CommonConfig& c) {
   c.check_together();
 }
 
-// Names options with values other than the defaults that the configuration does not read; "" if there are none.
+// Names options with values other than the defaults that the configuration does not read; "" if there are none. Values
+// of options with `ignored` come from the file, because the command line refuses them.
 std::string notice_of_unused(const CommonConfig& config, const CommonConfig& defaults) {
   const OptionList list = config.options(), usual = defaults.options();
   std::string notice;
-  const auto add = [&](const std::vector<std::string>& names, const char* reason) {
+  const auto add = [&](const std::vector<std::string>& names, const std::string& reason) {
     std::string changed;
     for (const std::string& name : names)
       if (value_text(*list.find(name)) != value_text(*usual.find(name)))
@@ -148,6 +149,8 @@ std::string notice_of_unused(const CommonConfig& config, const CommonConfig& def
   if (config.schedule.warmup_epochs == 0 && config.schedule.warmup_fraction == 0 && config.schedule.warmup_steps == 0)
     add({"schedule.warmup_power", "schedule.warmup_start"}, "there is no warm-up");
   if (config.spike.guard == "off") add({"spike.z", "spike.window"}, "spike.guard is off");
+  for (const Option& option : list)
+    if (!option.ignored.empty()) add({option.name}, option.ignored);
   return notice;
 }
 

@@ -167,6 +167,17 @@ TEST(CommandLine, ChangedOptionsThatAreNotReadAreReported) {
             std::vector<std::string>{"not used: share_gpu, tf32, because the device is cpu"});
 }
 
+// A saved configuration has the defaults of ignored options, which are not reported.
+TEST(CommandLine, OptionsOfAFileThatContradictEachOtherAreReported) {
+  const auto notices = [](const std::string& hold_out) {
+    const std::string data = R"({"data": {"path": "a.txt", "test": "b.txt", "hold_out": )" + hold_out + "}}";
+    return parse_text({"--config", write_file(data)}).notices;
+  };
+  EXPECT_EQ(notices("7"), std::vector<std::string>{"not used: data.hold_out, because data.test is evaluated; leave "
+                                                   "one of them out"});
+  EXPECT_TRUE(notices(std::to_string(TextDataConfig().hold_out)).empty());
+}
+
 TEST(CommandLine, IgnoredPartsOfTheFileAreReported) {
   const std::string file = write_file(
       R"({"optimizer": "adamw", "exchange": {"name": "powersgd", "rank": 7}, "schedule": {"name": "cosine", "final_fraction": 0.5}})");
