@@ -211,6 +211,7 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   const int rank = session.rank();
   auto world = std::make_shared<MpiWorld>(MPI_COMM_WORLD, options.timeout);
   std::exception_ptr error;
+  bool alone = false;  // whether the error came after all ranks had finished; the others do not wait for notices
   try {
     const Topology topology = agree_on_topology(given, session);
     const int threads = options.threads_per_rank ? options.threads_per_rank : session.threads_per_rank();
@@ -232,12 +233,16 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   } catch (...) {
     error = std::current_exception();
     watch.reset();
-    world->control.poll();
-    if (!world->control.failed_peer()) world->control.fail(text_of(error));
-    world->control.finish();
+    alone = world->control.all_finished() && world->control.failures().empty();
+    if (!alone) {
+      world->control.poll();
+      if (!world->control.failed_peer()) world->control.fail(text_of(error));
+      world->control.finish();
+    }
   }
   session.fail(world);
   session.set_phase("");
+  if (alone) fail(combined({{rank, text_of(error)}}));
   end_failed(*world, error, rank);
 }
 

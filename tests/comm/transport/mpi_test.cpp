@@ -11,7 +11,7 @@
 namespace godwit {
 namespace mpi_test {
 
-constexpr const char* kRanks = GODWIT_BINARY_DIR "/mpi_ranks ";
+constexpr const char* kRanks = "'" GODWIT_BINARY_DIR "/mpi_ranks' ";
 
 class Mpi : public testing::Test {
  protected:
@@ -72,6 +72,7 @@ TEST_F(Mpi, AFailureEndsAllRanksAndIsReportedOnce) {
   expect_failure("abort", "mpi_ranks: rank 1: interrupted by the user\n");
   const MpiOutcome two = expect_failure("two_throw", "disk ");
   EXPECT_TRUE(two.says("rank 1: disk 1 is full") || two.says("rank 2: disk 2 is full")) << two.err;
+  expect_failure("after_the_end", "mpi_ranks: rank 1: MPI_Wait: ");
 }
 
 TEST_F(Mpi, DifferentCallsAreReported) {

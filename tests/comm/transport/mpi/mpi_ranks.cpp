@@ -69,6 +69,12 @@ extern "C" int MPI_Irecv(void* data, int count, MPI_Datatype type, int peer, int
   return receive_fails.exchange(false) ? MPI_ERR_OTHER : PMPI_Irecv(data, count, type, peer, tag, comm, request);
 }
 
+// Fails if wait_fails is set. Only the end of a run calls it.
+static std::atomic<bool> wait_fails{false};
+extern "C" int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  return wait_fails ? MPI_ERR_OTHER : PMPI_Wait(request, status);
+}
+
 namespace {
 
 using namespace godwit;
@@ -155,6 +161,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        if (comm.rank == 1) kill(getpid(), SIGSTOP);
        comm.world->barrier("late");
      }},
+    {"after_the_end", [](Communicator& comm) { wait_fails = comm.rank == 1; }},
     {"gather",
      [](Communicator& comm) {
        const Tensor x = Tensor::zeros({2}), all({2 * comm.world->size()});
