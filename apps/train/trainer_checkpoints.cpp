@@ -98,6 +98,8 @@ void Trainer::resume() {
     return found->second;
   };
   const auto whole = [&](const char* name) { return std::llround(number(name)); };
+  check(checkpoint_step(std::filesystem::path(resumed_).filename().string()) == whole("step"), resumed_,
+        ": was saved after step ", whole("step"), "; rename this folder to step-", whole("step"), ", or remove it");
   const std::string changes = notice_of_changes(config_);
   check(whole("steps_per_epoch") == steps_per_epoch_, resumed_, ": was saved by a run with ", whole("steps_per_epoch"),
         " steps per epoch, this run has ", steps_per_epoch_, changes.empty() ? "" : "; " + changes,
@@ -193,8 +195,16 @@ void Trainer::checkpoint(Progress& progress) {
     remove_partial_checkpoints();
   }
   if (reserve_.joinable()) reserve_.join();  // the copies use the reserved memory
+  CheckpointExtras saved = extras();
+  if (evaluated_step_ != step_) {  // an evaluation has averaged the statistics, and a second mean may round
+    std::vector<Tensor> own;
+    for (const Tensor& buffer : buffers_) own.push_back(buffer.clone());
+    task_.average_buffers();
+    for (auto& [name, values] : saved.model) values = values.clone();
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_from(own[i]);
+  }
   try {
-    pending_ = begin_checkpoint(run_dir_ + "/checkpoints/step-" + std::to_string(step_), *replica_, comm_, extras());
+    pending_ = begin_checkpoint(run_dir_ + "/checkpoints/step-" + std::to_string(step_), *replica_, comm_, saved);
   } catch (const CheckpointFailed& error) {  // on all ranks
     return no_checkpoint(step_, error.what(), progress);
   }

@@ -314,6 +314,17 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
   EXPECT_TRUE(remains() == whole);
 }
 
+TEST_F(Resume, RefusesARenamedCheckpoint) {
+  ASSERT_EQ(train("--optimizer sgdm --max-steps 4 --checkpoint-every 2").exit_code, 0);
+  fs::rename(checkpoints() + "/step-2", checkpoints() + "/step-9");
+  const Outcome outcome = train("", "--resume run");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "train_resnet: run/checkpoints/step-9: was saved after step 2; rename this folder to step-2, "
+                         "or remove it\n");
+  fs::rename(checkpoints() + "/step-9", checkpoints() + "/step-2");
+  EXPECT_EQ(train("", "--resume run").exit_code, 0);
+}
+
 TEST_F(Resume, TrainsLongerAfterTheEnd) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 4 --max-steps 4";
   ASSERT_EQ(train(flags).exit_code, 0);

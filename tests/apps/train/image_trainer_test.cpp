@@ -19,6 +19,7 @@
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/transport/local.h"
 #include "engine/clock.h"
+#include "engine/safetensors.h"
 #include "models/resnet.h"
 #include "nn/weights.h"
 #include "tests/support.h"
@@ -537,6 +538,11 @@ TEST(ImageTrainer, ARepeatedEvaluationHasTheSameBits) {
   };
   train_in("whole", "", false);
   EXPECT_THAT(train_in("stopped", "", true), HasSubstr("the evaluation after step 3 is abandoned"));
+  const auto weights = load_safetensors(folder / "stopped/weights.safetensors");
+  const auto saved = load_safetensors(folder / "stopped/checkpoints/step-3/model.safetensors");
+  EXPECT_EQ(saved.size(), weights.size());
+  for (const auto& [name, values] : weights)  // running statistics are the mean over the workers
+    EXPECT_TRUE(saved.at(name).to_vector<float>() == values.to_vector<float>()) << name;
   EXPECT_THAT(train_in("stopped", "auto", false), HasSubstr("continues after step 3"));
   for (const char* file : {"/weights.safetensors", "/ema.safetensors"})
     EXPECT_TRUE(read(folder / ("stopped" + std::string(file))) == read(folder / ("whole" + std::string(file)))) << file;
