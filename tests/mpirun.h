@@ -42,8 +42,8 @@ inline std::string no_netlab() {
 inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
   // GoogleTest may run a part of this test program. A program that it starts must run all its tests.
   const std::string whole =
-      "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; cd " +
-      folder.str() + " && " + line + " >mpi.out 2>mpi.err </dev/null";
+      "unset GTEST_TOTAL_SHARDS GTEST_SHARD_INDEX; export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0; cd '" +
+      folder.str() + "' && " + line + " >mpi.out 2>mpi.err </dev/null";
   const auto start = std::chrono::steady_clock::now();
   const int status = std::system(whole.c_str());
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -53,7 +53,7 @@ inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
 
 // The command tools/netlab with these arguments.
 inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder) {
-  return run_line("timeout -k 5 300 " GODWIT_SOURCE_DIR "/tools/netlab " + arguments, folder);
+  return run_line("timeout -k 5 300 '" GODWIT_SOURCE_DIR "/tools/netlab' " + arguments, folder);
 }
 
 // Runs all ranks on this host and allows more ranks than cores.

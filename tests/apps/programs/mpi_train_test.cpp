@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kProgram = GODWIT_BINARY_DIR "/train_resnet ";
+constexpr const char* kProgram = "'" GODWIT_BINARY_DIR "/train_resnet' ";
 constexpr const char* kSmall =
     "--data data --batch 2 --max-steps 3 --set log_every=1 --set eval_batch=4 --check-replicas 2 ";
 
@@ -70,7 +70,7 @@ class MpiTrain : public testing::Test {
   // Compares losses, evaluation, weights and configuration of a run with processes and a run with threads.
   void expect_same_bits(const Topology& topology, const std::string& flags) const {
     const std::string settings = kSmall + flags + " --nodes " + std::to_string(topology.nodes);
-    const std::string local = "cd " + folder_.str() + " && " + kProgram + settings + " --run-dir local " +
+    const std::string local = "cd '" + folder_.str() + "' && " + kProgram + settings + " --run-dir local " +
                               "--workers-per-node " + std::to_string(topology.workers_per_node) + " >out 2>&1";
     ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
     const MpiOutcome outcome = mpirun(topology.world(), kProgram + settings + " --run-dir mpi", folder_);
@@ -138,7 +138,7 @@ TEST_F(MpiTrain, ErrorsAreReportedOnce) {
   expect_refused(2, program + "--lr 0.1 : -np 1 " + program + "--lr 0.2 --seed 7", "optimizer.lr, seed on rank 2", 1);
   // Other methods have other options.
   expect_refused(2, program + ": -np 1 " + program + "--optimizer birder", "optimizer.name", 1);
-  const std::string local = "cd " + folder_.str() + " && " + kProgram + "--set transport=mpi >out 2>&1";
+  const std::string local = "cd '" + folder_.str() + "' && " + kProgram + "--set transport=mpi >out 2>&1";
   EXPECT_NE(std::system(local.c_str()), 0);
   EXPECT_NE(text("out").find("no launcher"), std::string::npos) << text("out");
 }
@@ -204,7 +204,7 @@ TEST_F(MpiTrain, ASignalRequestsACheckpointForAnyLauncher) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("checkpoint of step "));
   const std::string whole = results("run"), weights = text("run/weights.safetensors");
-  const std::string local = "cd " + folder_.str() + " && " + kProgram + "--resume run >out 2>&1";
+  const std::string local = "cd '" + folder_.str() + "' && " + kProgram + "--resume run >out 2>&1";
   ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
   EXPECT_EQ(results("run"), whole);
   EXPECT_EQ(text("run/weights.safetensors"), weights);
@@ -272,7 +272,7 @@ TEST_F(MpiTrain, ACorruptCheckpointIsReportedOnce) {
 // mpirun ends the ranks one second after SIGTERM, but passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";
-  const std::string line = "cd " + folder_.str() + " && timeout -k 2 60 " + signal_after(9, "USR2") +
+  const std::string line = "cd '" + folder_.str() + "' && timeout -k 2 60 " + signal_after(9, "USR2") +
                            "mpirun --allow-run-as-root --oversubscribe -np 2 " +
                            faulty_system("FAULTY_SLOW=/weights.safetensors 2500") + program +
                            " >mpi.out 2>mpi.err </dev/null";
@@ -363,9 +363,10 @@ TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
   fs::create_directory(folder_ / "squad");
   for (const std::string file : {"/train-v1.1.json", "/dev-v1.1.json"})
     write(folder_ / "squad" + file, Bytes(text_of.begin(), text_of.end()));
-  const std::string program = GODWIT_BINARY_DIR "/train_bert --task squad --data squad --model bert_tiny --length 32 ";
+  const std::string program =
+      "'" GODWIT_BINARY_DIR "/train_bert' --task squad --data squad --model bert_tiny --length 32 ";
   const std::string flags = "--set data.max_question=8 --optimizer birder --batch 2 --threads 1 --nodes 2 --run-dir ";
-  const std::string local = "cd " + folder_.str() + " && " + program + flags + "local >out 2>&1";
+  const std::string local = "cd '" + folder_.str() + "' && " + program + flags + "local >out 2>&1";
   ASSERT_EQ(std::system(local.c_str()), 0) << text("out");
   const MpiOutcome outcome = mpirun(2, program + flags + "mpi", folder_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

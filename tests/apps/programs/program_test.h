@@ -41,10 +41,11 @@ inline std::string signal_after(int lines, const std::string& signal, double sec
          " $$; touch signaled ) >/dev/null 2>&1 & exec \"$@\"' sh ";
 }
 
-// Prefix of a command that runs with a fault of tests/apps/programs/preload/faulty_system.cpp.
+// Prefix of a command that runs with a fault of tests/apps/programs/preload/faulty_system.cpp. LD_PRELOAD must not
+// contain spaces, so the loader finds the library by its name.
 inline std::string faulty_system(const std::string& fault) {
-  return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=" GODWIT_BINARY_DIR
-         "/faulty_system.so '" +
+  return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=faulty_system.so "
+         "LD_LIBRARY_PATH='" GODWIT_BINARY_DIR "'\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" '" +
          fault + "' ";
 }
 
@@ -70,8 +71,8 @@ class ProgramTest : public testing::Test {
   Outcome train(const std::string& flags) const { return train(flags, base_); }
   Outcome train(const std::string& flags, const std::string& base,
                 const std::string& streams = ">out 2>err </dev/null") const {
-    const std::string command = "cd " + folder_.string() + " && timeout 300 env " + environment_ +
-                                " " GODWIT_BINARY_DIR "/" + program_ + " " + base + " " + flags + " " + streams;
+    const std::string command = "cd '" + folder_.string() + "' && timeout 300 env " + environment_ +
+                                " '" GODWIT_BINARY_DIR "/" + program_ + "' " + base + " " + flags + " " + streams;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }

@@ -75,7 +75,7 @@ TEST_F(TrainGpt, ASeparatorOfDocumentsCountsAsOneByte) {
   std::string lines;
   for (int i = 0; i < 100; ++i) lines += "{\"text\": \"7\"}\n";
   write_file(folder_ / "lines.jsonl", lines);
-  done("--data lines.jsonl --tokenizer " GODWIT_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json");
+  done("--data lines.jsonl --tokenizer '" GODWIT_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json'");
   ASSERT_FALSE(metrics().empty());
   EXPECT_NEAR(metrics().back()["bits_per_byte"].get<double>(),
               metrics().back()["val_loss"].get<double>() / std::log(2.0), 1e-6);
@@ -386,7 +386,7 @@ TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
 
 // A folder's tokenizer.json may have parts that train_gpt does not read. The saved folder has them, too.
 TEST_F(TrainGpt, SavesTheWholeTokenizerOfTheInitialWeights) {
-  save_model("first", "--max-steps 1 --tokenizer " GODWIT_SOURCE_DIR "/tests/data/golden/bpe/llama3.json");
+  save_model("first", "--max-steps 1 --tokenizer '" GODWIT_SOURCE_DIR "/tests/data/golden/bpe/llama3.json'");
   json tokenizer = json::parse(read_file(folder_ / "first/tokenizer.json"));
   tokenizer["truncation"] = {{"max_length", 9}};
   write_file(folder_ / "first/tokenizer.json", tokenizer.dump());
@@ -399,8 +399,8 @@ TEST_F(TrainGpt, SavesTheWholeTokenizerOfTheInitialWeights) {
 TEST_F(TrainGpt, PredictTakesARun) {
   for (const char* model : {"", "--model llama_nano ", "--model mixtral_nano "}) {
     done(std::string(model) + "--max-steps 3");
-    const std::string command = "cd " + folder_.string() + " && " GODWIT_SOURCE_DIR
-                                "/tools/predict --run run --nodes 2 --methods dense,birder --json >out 2>err";
+    const std::string command = "cd '" + folder_.string() + "' && '" GODWIT_SOURCE_DIR
+                                "/tools/predict' --run run --nodes 2 --methods dense,birder --json >out 2>err";
     EXPECT_EQ(std::system(command.c_str()), 0) << model << read_file(folder_ / "err");
     const json predicted = json::parse(read_file(folder_ / "out"), nullptr, false);
     EXPECT_EQ(predicted["parameters"], json::parse(read_file(run_dir() / "summary.json"))["parameters"]) << model;

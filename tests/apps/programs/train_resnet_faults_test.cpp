@@ -283,8 +283,8 @@ TEST_F(TrainResnet, WritingWeightsIsRetriedAndThenRedirected) {
   fs::remove_all(run_dir());
 
   fs::create_directory(folder_ / "tmp");
-  environment_ =
-      faulty_system("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR=" + (folder_ / "tmp").string();
+  environment_ = faulty_system("FAULTY_FULL=/run/weights.safetensors 100000 1000000") + " TMPDIR='" +
+                 (folder_ / "tmp").string() + "'";
   const Outcome elsewhere = train(flags);
   EXPECT_EQ(elsewhere.exit_code, 1);
   const size_t place = elsewhere.err.find("; the weights after step 4 of 4 are in ");

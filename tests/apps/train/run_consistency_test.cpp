@@ -28,9 +28,9 @@ TEST(Consistency, NamesAHostWithAnotherBuild) {
 
 // The function that cmake/SourceHash.cmake writes for these sources.
 std::string hash_of(const TempFolder& folder) {
-  const std::string line = "cmake -D SOURCE=" + folder.str() +
-                           " -D 'FOLDERS=apps;comm' -D OUT=" + (folder / "hash.cpp") +
-                           " -P " GODWIT_SOURCE_DIR "/cmake/SourceHash.cmake";
+  const std::string line = "cmake -D 'SOURCE=" + folder.str() +
+                           "' -D 'FOLDERS=apps;comm' -D 'OUT=" + (folder / "hash.cpp") +
+                           "' -P '" GODWIT_SOURCE_DIR "/cmake/SourceHash.cmake'";
   EXPECT_EQ(std::system(line.c_str()), 0);
   const Bytes text = read(folder / "hash.cpp");
   return {text.begin(), text.end()};
