@@ -72,8 +72,8 @@ struct Option {
     if (!applies && inapplicable.empty()) inapplicable = reason;
     return *this;
   }
-  // If `contradicted`, a value on the command line is an error with this reason. Values from files are accepted,
-  // because a saved configuration also contains values that the user did not set.
+  // If `contradicted`, a value on the command line is an error with this reason. Values from files are accepted, since
+  // a saved configuration also contains values that the user did not set; a notice names values other than the default.
   Option& ignored_if(bool contradicted, const std::string& reason) {
     if (contradicted && ignored.empty()) ignored = reason;
     return *this;
