@@ -150,7 +150,7 @@ std::string notice_of_unused(const CommonConfig& config, const CommonConfig& def
     add({"schedule.warmup_power", "schedule.warmup_start"}, "there is no warm-up");
   if (config.spike.guard == "off") add({"spike.z", "spike.window"}, "spike.guard is off");
   for (const Option& option : list)
-    if (!option.ignored.empty()) add({option.name}, option.ignored);
+    if (!option.ignored.empty() && usual.find(option.name)) add({option.name}, option.ignored);
   return notice;
 }
 
