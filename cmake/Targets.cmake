@@ -173,7 +173,7 @@ function(godwit_test_program name library)
 endfunction()
 
 # godwit_test_runs(<name> <program> <runs>): ctest entries for a test program: <name>, or <name>_1, <name>_2, …, each of
-# which runs a part of the tests.
+# which runs a part of the tests. Several programs share the cores, so idle OpenMP threads sleep instead of spinning.
 function(godwit_test_runs name program runs)
   foreach(run RANGE 1 ${runs})
     math(EXPR index "${run} - 1")
@@ -182,7 +182,8 @@ function(godwit_test_runs name program runs)
       set(entry ${name}_${run})
     endif()
     add_test(NAME ${entry} COMMAND ${program})
-    set_tests_properties(${entry} PROPERTIES TIMEOUT 1200 ENVIRONMENT "GTEST_TOTAL_SHARDS=${runs};GTEST_SHARD_INDEX=${index}")
+    set_tests_properties(${entry} PROPERTIES TIMEOUT 1200 ENVIRONMENT
+      "OMP_WAIT_POLICY=passive;GTEST_TOTAL_SHARDS=${runs};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
 
