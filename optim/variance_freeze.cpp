@@ -15,7 +15,7 @@
 namespace godwit {
 namespace {
 
-constexpr double kSettled = 2.0 / 3;     // v̂ has settled if ‖v̂‖₁ changes by a factor from kSettled to 1/kSettled
+constexpr double kSettled = 0.96;        // v̂ has settled if ‖v̂‖₁ changes by a factor from kSettled to 1/kSettled
 constexpr double kSettledShare = 0.99;   // required share of all values in settled tensors
 constexpr double kOutgrown = 4;          // v̂ is outgrown if ‖ĝ‖²/‖v̂‖₁ is larger
 constexpr double kLargestWeight = 0.5;   // largest weight of one batch's ‖ĝ‖² in ‖v̂‖₁, unless v̂ is outgrown

@@ -18,9 +18,9 @@ inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}
 // Determines when 1-bit Adam and 1-bit LAMB freeze the second moment v, and refreshes v later.
 //
 // End of the warm-up, WarmupEnd::automatic: after the first step t, a multiple of Δ/10, at which
-//   2/3 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 3/2,  Δ = 1/(1−β2),
+//   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
 // holds for tensors with 99 % of all values, and at the latest after `limit` steps. v̂ is bias-corrected. (The 1-bit
-// Adam paper tests the whole v, without bias correction and only for growth, with 0.96 instead of 2/3.) ‖v‖₁ is the moving average of ‖ĝ‖², so no
+// Adam paper tests the whole v, without bias correction and only for growth.) ‖v‖₁ is the moving average of ‖ĝ‖², so no
 // pass over v is needed. All ranks have the same mean gradient ĝ and make the same decision.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient ĝ is also exchanged

@@ -150,19 +150,10 @@ TEST_F(Freeze, EndsTheWarmUpOnceTheSecondMomentsHaveSettled) {
   const auto rises = [](int64_t t) { return t <= 50 ? 1.0 : 100.0; };
   for (const auto& changes : {std::function<double(int64_t)>(falls), std::function<double(int64_t)>(rises)}) {
     const int64_t late = end_of(changes, constant, 5000).first;
-    EXPECT_GE(late, 200) << "two-sided: neither a fall nor a rise counts as settled";
+    EXPECT_GT(late, 200) << "two-sided: neither a fall nor a rise counts as settled";
     EXPECT_LT(late, 1000);
   }
   EXPECT_EQ(end_of(constant, rises).first, 110) << "tensors with 1 % of the values do not delay it";
-}
-
-// The gradients of a model that learns always change a little.
-TEST_F(Freeze, ASlowChangeDoesNotDelayTheEndOfTheWarmUp) {
-  const auto changes = [](double per_interval) {
-    return [=](int64_t t) { return std::pow(per_interval, static_cast<double>(t) / 100); };
-  };
-  for (const double slow : {0.8, 1.25}) EXPECT_LT(end_of(changes(slow), constant).first, 400) << slow;
-  for (const double fast : {0.4, 2.5}) EXPECT_EQ(end_of(changes(fast), constant).first, 400) << fast;
 }
 
 TEST_F(Freeze, TheLimitEndsTheWarmUpAndNamesWhatStillChanges) {
