@@ -216,7 +216,6 @@ TEST(Sharding, Int8ParametersAreRoundedInBlocks) {
     }
 }
 
-// One factor for all ranks, computed from the norms of the shards. With zero1 the bits equal those without sharding.
 // The gradients of the second step are finite, but the parameters are not.
 TEST(Sharding, NamesNonFiniteParametersOfTheInt8Wire) {
   ShardPlan plan{.optimizer = "sgdm", .exchange = sharded("dense", "zero1", "int8"), .steps = 2};
@@ -224,6 +223,7 @@ TEST(Sharding, NamesNonFiniteParametersOfTheInt8Wire) {
   EXPECT_NE(error_of([&] { train_sharded(plan); }).find("sharding: a parameter is not finite"), std::string::npos);
 }
 
+// One factor for all ranks, computed from the norms of the shards. With zero1 the bits equal those without sharding.
 TEST(Sharding, ClipsByOneGlobalNorm) {
   for (const Topology& topology : kRanks) {
     ShardPlan plan{.topology = topology, .steps = 10, .clip_norm = 0.5};

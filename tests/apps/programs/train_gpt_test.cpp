@@ -474,18 +474,18 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   refused("--init-weights first --generate anna", {"is a SentencePiece model; expected a byte-level BPE model"});
 }
 
-// Four experts and few tokens, so that replicas have experts without tokens.
 // The texts have different characters, so the models have different sizes.
 TEST_F(TrainGpt, NamesRanksWithAnotherText) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   write_file(folder_ / "other.txt", story(40) + "?!");
-  const std::string program = GODWIT_BINARY_DIR "/train_gpt " + base_ + " ";
+  const std::string program = "'" GODWIT_BINARY_DIR "/train_gpt' " + base_ + " ";
   const MpiOutcome outcome = mpirun(2, program + ": -np 1 " + program + "--data other.txt", scratch_);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("ranks disagree on the tokenizer: rank 2 differs from the rest; use the same files "
-                                     "on all ranks\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("ranks disagree on the tokenizer: rank 2 differs from the rest; "
+                                     "use the same files on all ranks\n"));
 }
 
+// Four experts and few tokens, so that replicas have experts without tokens.
 TEST_F(TrainGpt, TrainsLlamaAndMixtral) {
   for (const std::string name : {"llama", "mixtral"}) {
     const std::string flags = "--model " + name +

@@ -164,7 +164,6 @@ TEST_P(WireKernelsOn, CompressorsDetectNonFiniteValues) {
   }
 }
 
-// Sums have the documented order for every vector width.
 // The sum is 15 · 1.14453125, and the quotient is halfway between two bfloat16 values. A factor of 1/15 would round up.
 TEST(Halves, TheMeanIsAQuotient) {
   const Tensor parts = Tensor::zeros({15}, DType::bf16), mean({1}, DType::bf16);
@@ -193,6 +192,7 @@ TEST(LocoPieces, SumsOfAnyWidthGiveTheMeans) {
   }
 }
 
+// Sums have the documented order for every vector width.
 TEST(BlockMath, SumsHaveOneOrder) {
   const std::vector<float> x = random_row<float>(11, 0, 200000);
   for (const int bits : {128, 256, 512}) {
