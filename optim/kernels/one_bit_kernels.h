@@ -129,9 +129,7 @@ struct LambMean {
 // r ← p + λ·x
 struct LambDecay {
   float decay;
-  GODWIT_INLINE void operator()(int64_t, float& r, float x) const {
-    if (decay != 0) r = r + decay * x;
-  }
+  GODWIT_INLINE void operator()(int64_t, float& r, float x) const { r = r + decay * x; }
 };
 
 // 1-bit LAMB's factor f of a parameter, computed from the parameter's largest ratio, ‖p‖² and ‖r‖²: last ← f;  rate ←
