@@ -192,7 +192,7 @@ def print_table(all_runs):
     for kind in ("start", "whole"):
         keys = [key for key in all_runs if key[1] == kind]
         done = [rows[key] for key in keys if key in rows]
-        steps = f"{min(int(row['steps']) for row in done)} to {max(int(row['steps']) for row in done)}" if done else "–"
+        steps = " to ".join(str(n) for n in sorted({bound(int(row["steps"]) for row in done) for bound in (min, max)})) if done else "–"
         print(f"| {kind} | {len(keys)} | {len(done)} | {sum(row['result'] == 'falls' for row in done)} | {steps} | "
               f"{sum(float(row['cpu_seconds']) for row in done) / 3600:.2f} |")
     for row in rows.values():
