@@ -10,8 +10,8 @@
 namespace godwit {
 
 // Collective: all-gathers `value` in phase "agree". If the values differ, every rank throws an Error that names
-// `subject` and the ranks without the most common value, and
-// `remedy` if it is not empty. On a tie, the value of the lowest tied rank counts as the most common.
+// `subject`, the ranks without the most common value, and `remedy` if it is not empty. On a tie, the value of the
+// lowest tied rank counts as the most common.
 void check_identical(Group& group, uint64_t value, const std::string& subject, const std::string& remedy = "");
 // Compares several values; all ranks must pass equally many. The Error names subject(i) of the first value i that
 // differs.

@@ -144,8 +144,7 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
       owned_gradients_(static_cast<size_t>(buckets_.size())),
       reads_(std::make_unique<HostReads>()),
       last_reads_(std::make_unique<HostReads>()),
-      scheduler_(
-          buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
+      scheduler_(buckets_, [this](Bucket& bucket) { work(bucket); }, &comm) {
   check_identical(*comm.world, buckets_.layout_hash(), "the model's parameters (names, shapes, order)",
                   "build the same model on all ranks");
   check_identical(*comm.world, layout.value_hash, "the initial weights", "load the same weights on all ranks");

@@ -72,8 +72,8 @@ struct ParameterRanges {
   int64_t end() const { return ranges.back().end; }                  // end of the owned elements
 };
 
-// Updates the moments of a bucket's parameters, g and c. Returns the rate of each parameter, T [parameters]. x and g are
-// the arrays of `bucket`.
+// Updates the moments of a bucket's parameters, g and c. Returns the rate of each parameter, T [parameters]. x and g
+// are the arrays of `bucket`.
 template <class T>
 Tensor lamb_rates(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
 template <class T>

@@ -127,7 +127,8 @@ def lstm(tokens, words, embedding, widths, tied=False):
 
 
 def gpt(tokens, words, depth, width, positions=1024):
-    """Radford et al. 2019, table 2; the output layer shares the weights of the embedding. positions: None: as many as tokens."""
+    """Radford et al. 2019, table 2; the output layer shares the weights of the embedding. `positions` None stands for the
+    number of tokens."""
     positions = positions or tokens
     if tokens > positions:
         raise ValueError(f"has {positions} positions")

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{1};
-constexpr std::chrono::seconds kSettle{2};    // after a failure, time for the other ranks to leave their collectives
+constexpr std::chrono::seconds kSettle{2};     // after a failure, time for the other ranks to leave their collectives
 constexpr std::chrono::seconds kReporter{10};  // time for the reporting rank to end all processes
 constexpr std::chrono::milliseconds kNextReporter{100};  // after this time, the next rank reports
 

@@ -94,8 +94,8 @@ TEST_F(CudaMethods, ClippingNamesTheStepAndTheNonFiniteParameter) {
   EXPECT_NE(error("birder", "none").find(start + " on rank 2;"), std::string::npos) << error("birder", "none");
 }
 
-// Memory of gradients and parameters is acquired and released while other buckets are being exchanged. Each sharding and
-// each exchange trains with and without clipping.
+// Memory of gradients and parameters is acquired and released while other buckets are being exchanged. Each sharding
+// and each exchange trains with and without clipping.
 TEST_F(CudaMethods, ShardedTrainingMatchesTheCpu) {
   int number = 0;
   for (const char* sharding : {"zero2", "zero3", "hybrid"})

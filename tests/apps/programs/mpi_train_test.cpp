@@ -164,7 +164,8 @@ TEST_F(MpiTrain, NamesRanksWithOtherData) {
   write(folder_ / "other/train-images-idx3-ubyte", images);
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run ";
   expect_refused(2, program + ": -np 1 " + program + "--data other",
-                 "ranks disagree on the training data: rank 2 differs from the rest; use the same files on all ranks", 1);
+                 "ranks disagree on the training data: rank 2 differs from the rest; use the same files on all ranks",
+                 1);
 }
 
 TEST_F(MpiTrain, AStoppedRankEndsAllWithoutAnInterruptMessage) {

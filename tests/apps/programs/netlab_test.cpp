@@ -63,8 +63,8 @@ TEST_F(Netlab, InterfacesSendOneBitPerValueEachWay) {
 }
 
 // The ranks' watchdog names rank, host and phase. mpirun learns of the cut from TCP after 5 s, and then ends the hosts.
-// The watchdog's timeout is below 5 s, but long enough not to expire before the cut on a busy machine. A rank that still
-// waits for rank 2 in an earlier collective did not join either.
+// The watchdog's timeout is below 5 s, but long enough not to expire before the cut on a busy machine. A rank that
+// still waits for rank 2 in an earlier collective did not join either.
 TEST_F(Netlab, ACutLinkEndsAllRanks) {
   const std::string endless = train_ + " --epochs 1000000 --max-steps 0 --run-dir run --set timeout_s=3";
   const MpiOutcome outcome = netlab("--hosts 3 --measure 0 --cut 2:5 -- " + endless);
