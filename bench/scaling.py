@@ -8,7 +8,7 @@ over the dense float32 baseline, scaling efficiency (throughput over hosts × th
 step and the bytes between hosts. It draws docs/plots/scaling.png. docs/tables/scaling.csv gets a row when a run ends; a
 cell with a row is not measured again. The hosts share this machine's cores. Therefore, every worker computes with one
 thread, and computation is slower than on real hosts. netlab refuses rates that the machine does not reach, such as
-10gbit on two cores. Takes about 30 minutes on two idle cores. Needs root.
+10gbit on most machines with two cores. Takes about 30 minutes on two idle cores. Needs root.
 """
 import argparse
 import collections
