@@ -51,7 +51,7 @@ void Birder::Options::describe(OptionList& list) {
   list.add("quantizer", quantizer,
            "rounding of a ratio to ±1: random and unbiased, or its sign, which requires error feedback of the worker");
   list.add("collective", collective, "Hierarchical-1-bit-All-Reduce, or, for comparison, an all-gather of all signs");
-  list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: never", kNotNegative);
+  list.add("t0", t0, "step after which the mean magnitude cannot decrease; 0: it always can", kNotNegative);
   list.add("moments", moments, "storage type of the two means");
   list.add("errors", errors, "storage type of the quantization errors");
   list.add("mask", mask, "automatic: do not update parameters that have never had a gradient");

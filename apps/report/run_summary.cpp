@@ -105,7 +105,7 @@ double RunSummary::bytes_per_parameter(const State& part) const {
 }
 
 std::string RunSummary::table() const {
-  std::string text = row("%-36s %14s %18s\n", "state of a worker, mean", "bytes", "bytes a parameter");
+  std::string text = row("%-36s %14s %18s\n", "state of a worker, mean", "bytes", "bytes/parameter");
   double total = 0, per_parameter = 0;
   for (const State& part : state) {
     text +=
@@ -115,8 +115,8 @@ std::string RunSummary::table() const {
     per_parameter += bytes_per_parameter(part);
   }
   text += row("  %-34s %14s %18.3f\n", "all", human_bytes(total).c_str(), per_parameter);
-  text += row("%-36s %14s %18s %18s %12s\n", "sent by all workers", "calls of each", "within nodes", "between nodes",
-              "s a worker");
+  text += row("%-36s %14s %18s %18s %12s\n", "sent by all workers", "calls/worker", "within nodes", "between nodes",
+              "s/worker");
   for (const Phase& phase : phases)
     text += row("  %-34s %14lld %18s %18s %12.3f\n", phase.name.c_str(), static_cast<long long>(phase.calls),
                 human_bytes(static_cast<double>(phase.bytes_intra)).c_str(),
@@ -126,7 +126,7 @@ std::string RunSummary::table() const {
               1e3 * step.idle, 1e3 * step.other());
   text += row("exchange per step: %.1f ms (compression %.1f, communication %.1f, update %.1f), ", 1e3 * step.exchange(),
               1e3 * step.compression, 1e3 * step.communication, 1e3 * step.update);
-  text += row("not hidden: %.1f ms (%.1f, %.1f, %.1f)", 1e3 * step.exposed(), 1e3 * step.exposed_compression,
+  text += row("exposed: %.1f ms (%.1f, %.1f, %.1f)", 1e3 * step.exposed(), 1e3 * step.exposed_compression,
               1e3 * step.exposed_communication, 1e3 * step.exposed_update);
   return text;
 }

@@ -70,7 +70,7 @@ void OneBitSgdOptions::check() const { blocks_of(*this).check(); }
 const ExchangeMethod& one_bit_sgd_method() {
   static const ExchangeMethod method{
       .name = "one_bit_sgd",
-      .help = "signs and the mean of each sign per block in both directions, with error feedback",
+      .help = "signs, and one mean per sign and block, in both directions, with error feedback",
       .paper =
           "Seide et al., 1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training "
           "of Speech DNNs, 2014",

@@ -63,7 +63,7 @@ void QsgdOptions::check() const { blocks_of(*this).check(); }
 const ExchangeMethod& qsgd_method() {
   static const ExchangeMethod method{
       .name = "qsgd",
-      .help = "integer levels of each block's L2 norm, rounded stochastically",
+      .help = "each value as an integer level, scaled by its block's L2 norm and rounded stochastically",
       .paper =
           "Alistarh et al., QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding, "
           "arXiv:1610.02132, 2017",

@@ -160,7 +160,7 @@ TEST_F(TrainResnet, SummaryContainsStateBytesAndTime) {
   const std::vector<double> step = times(
       R"(per step: ([\d.]+) ms = ([\d.]+) forward \+ ([\d.]+) backward \+ ([\d.]+) data \+ ([\d.]+) exchange \+ ([\d.]+) idle \+ ([\d.]+) other)");
   const std::vector<double> exchange = times(
-      R"(exchange per step: ([\d.]+) ms \(compression ([\d.]+), communication ([\d.]+), update ([\d.]+)\), not hidden: ([\d.]+) ms \(([\d.]+), ([\d.]+), ([\d.]+)\))");
+      R"(exchange per step: ([\d.]+) ms \(compression ([\d.]+), communication ([\d.]+), update ([\d.]+)\), exposed: ([\d.]+) ms \(([\d.]+), ([\d.]+), ([\d.]+)\))");
   ASSERT_TRUE(step.size() == 7 && exchange.size() == 8);
   EXPECT_NEAR(step[0], step[1] + step[2] + step[3] + step[4] + step[5] + step[6], 0.4);
   EXPECT_NEAR(exchange[0], exchange[1] + exchange[2] + exchange[3], 0.25);
