@@ -12,9 +12,9 @@ namespace godwit {
 
 // The token ids of a batch.
 struct TextInput {
-  Tensor ids;    // int32 [batch, length], in [0, vocab_size)
+  Tensor ids;             // int32 [batch, length], in [0, vocab_size)
   Tensor token_type_ids;  // token types, int32 [batch, length], in [0, type_vocab_size); undefined: all 0
-  Tensor mask;   // uint8 [batch, length], 1 = token, 0 = padding; undefined: no padding
+  Tensor mask;            // uint8 [batch, length], 1 = token, 0 = padding; undefined: no padding
 };
 
 // Base class of the networks that pretrained.h loads and saves. Weights are zero until make_bert() or a file sets them.

@@ -7,8 +7,8 @@
 
 namespace godwit {
 
-// A worker is a node: the gradients of its ranks are averaged first. For the state updates, see
-// optim/kernels/birder_kernels.h.
+// In the formulas, a worker is a node: the gradients of the node's ranks are averaged first. For the updates of m, b
+// and e, see optim/kernels/birder_kernels.h.
 //   worker:              u = Q(r + e),  r = m/(b+ε);  one bit per value
 //   server of a segment: ū = Q(mean u + ē)
 //   all ranks:           x ← (1−αλ)x − αū
@@ -17,7 +17,7 @@ namespace godwit {
 // A frozen parameter is neither updated nor decayed. The parameters in `frozen` are always frozen. With the automatic
 // mask, every other parameter is frozen until some node has a nonzero gradient for it.
 //
-// The sign bits carry this condition, so no extra data is sent. For a frozen parameter, a node sends 1 once its b is
+// The sign bits of frozen parameters carry this condition, so no extra data is sent: a node sends 1 once its b is
 // nonzero, and the server sends 1 if any node sends 1. This 1 activates the parameter for the later steps. Until then,
 // the node's e keeps the ratio.
 class Birder : public Optimizer {
@@ -42,10 +42,10 @@ class Birder : public Optimizer {
     Quantizer quantizer = Quantizer::random;   // Q
     Collective collective = Collective::h1ar;  // all_gather: for comparison
     int64_t t0 = 0;  // after step t0, b ← max(b, b̂), where b̂ is the moving average of |g|; 0: always b = b̂
-    Moments moments = Moments::f32;            // storage of m and b
-    Errors errors = Errors::f32;               // storage of e and ē
-    Mask mask = Mask::none;                    // automatic: freeze parameters until they have a nonzero gradient
-    std::string frozen = {};                   // comma-separated names of parameters to freeze
+    Moments moments = Moments::f32;  // storage of m and b
+    Errors errors = Errors::f32;     // storage of e and ē
+    Mask mask = Mask::none;          // automatic: freeze parameters until they have a nonzero gradient
+    std::string frozen = {};         // comma-separated names of parameters to freeze
     // Not in the paper: r = q√n/√((n−1)q² + 1) with q = m/(b+ε), for n senders. b contains the noise of one sender's
     // gradients. If this noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
     bool compensate_nodes = false;
@@ -74,14 +74,14 @@ class Birder : public Optimizer {
     int64_t begin, length, count;
   };
   struct BucketState {
-    int64_t bucket_begin;   // global offset of the bucket
-    int64_t numel;          // number of values of the bucket, without padding
+    int64_t bucket_begin;              // global offset of the bucket
+    int64_t numel;                     // number of values of the bucket, without padding
     Range worker_range, server_range;  // values for which this rank is the worker (shard), and the server (segment)
-    Tensor m, b, b_hat, e;  // [worker_range.length]; undefined if unused
-    Tensor server_e;        // [server_range.length]
-    Tensor words;           // [padded / 32], the sign bits that apply() reads
-    Tensor active, frozen;   // [padded / 32], bit masks; undefined without a mask
-    Tensor not_finite;       // [1] int64: not_finite_key() of the gradient's first non-finite value
+    Tensor m, b, b_hat, e;             // [worker_range.length]; undefined if unused
+    Tensor server_e;                   // [server_range.length]
+    Tensor words;                      // [padded / 32], the sign bits that apply() reads
+    Tensor active, frozen;             // [padded / 32], bit masks; undefined without a mask
+    Tensor not_finite;                 // [1] int64: not_finite_key() of the gradient's first non-finite value
   };
   static Range share(const Range& whole, int parts, int index);
 

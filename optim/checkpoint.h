@@ -27,9 +27,9 @@ struct CheckpointExtras {
   std::map<std::string, Tensor> own = {};       // this rank's tensors by name; loaded only for an equal topology
   std::map<std::string, double> numbers = {};   // numbers by name, such as the position in the data
   std::vector<std::string> unused = {};         // set by load_checkpoint(): unused saved state; complete on rank 0
-  // Writes further files of the checkpoint to a new folder, such as a HuggingFace config.json. Called on rank
-  // 0, by another thread, before the checkpoint is complete. The files must not have the names of the checkpoint's own
-  // files. Empty: no further files.
+  // Writes further files of the checkpoint, such as a HuggingFace config.json, to a new folder. Called on rank 0, by
+  // another thread, before the checkpoint is complete. The files must not have the names of the checkpoint's own files.
+  // Empty: no further files.
   std::function<void(const std::string& folder)> describe = {};
   int64_t model_file_bytes = 64 << 20;          // ranks divide a larger model into files of about this size
 };
@@ -89,12 +89,13 @@ std::jthread reserve_checkpoint_memory(const DataParallel& replica, const Commun
 //
 // Buckets and threads may differ, except that some methods need the saved bucket sizes with sharding hybrid.
 //
-// The topology may also differ. State that differs between ranks, such as error feedback, then keeps its mean over the
-// ranks: new rank j of K′ gets the mean of the saved values over the part [j/K′, (j+1)/K′) of the saved ranks. 8-bit
-// codes are rounded to nearest. State with one owner goes to the new owner.
+// The topology may also differ. State with one owner then goes to the new owner. State that differs between ranks, such
+// as error feedback, keeps its mean over the ranks: the saved ranks are divided into as many equal parts as there are
+// new ranks, and new rank j gets the mean of part j. A rank on the border of two parts counts in both by its fractions.
+// 8-bit codes are rounded to nearest.
 //
-// Returns one line that names the redistributed state, and the state that starts anew because the saved run has none.
-// Returns "" for the same topology.
+// Returns one line that names the redistributed state, and the state that the saved run does not have. Returns "" for
+// the same topology.
 std::string load_checkpoint(const std::string& folder, DataParallel& replica, Communicator& comm,
                             CheckpointExtras& extras);
 
@@ -103,8 +104,8 @@ std::optional<int64_t> checkpoint_step(std::string_view name);
 // The newest complete checkpoint step-N in a folder, or "" if there is none. Throws like checkpoints_in().
 std::string newest_checkpoint(const std::string& folder);
 // Complete checkpoints step-N in a folder by N, in ascending order. complete = false: the folders step-N without a
-// manifest. None if the folder does not exist. Throws CheckpointFailed if the folder exists but cannot
-// be read, or is a symbolic link to a folder that does not exist.
+// manifest. None if the folder does not exist. Throws CheckpointFailed if the folder exists but cannot be read, or is a
+// symbolic link to a folder that does not exist.
 std::map<int64_t, std::string> checkpoints_in(const std::string& folder, bool complete = true);
 
 }  // namespace godwit

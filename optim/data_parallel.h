@@ -27,17 +27,16 @@ struct DataParallelOptions {
   BucketOptions buckets = {};  // alignment and on_demand_gradients are not read
   uint64_t seed = 1;           // seed of stochastic quantizers
   // Limit of the norm of the whole mean gradient. 0: no limit. With a limit, parameters are updated after all gradients
-  // are complete. With an optimizer that communicates itself, there is no mean gradient. In that case, every rank
-  // scales its gradients by one factor before sending. The factor is computed from the mean of all ranks' squared
-  // norms.
+  // are complete. An optimizer that communicates itself has no mean gradient. In this case, all ranks scale their
+  // gradients before sending, by one factor that is computed from the mean of their squared norms.
   double clip_norm = 0;
-  // On a non-finite gradient at any rank: false throws an error that names the parameter; true makes all ranks skip the
-  // step before any state changes. With true, nothing is exchanged before all gradients are complete, and 8 bytes are
-  // sent to each rank.
+  // Effect of a non-finite gradient of any rank. false: an error that names the parameter. true: all ranks skip the
+  // step before any state changes. Nothing is then exchanged before all gradients are complete, and each rank sends 8
+  // bytes to each other rank.
   bool skip_not_finite = false;
   // Returns the reason to skip a step, or "" to take the step. Called on every rank with the same norm, √(mean over the
   // ranks of Σg²). All ranks must make the same decision. As with skip_not_finite, nothing is exchanged before all
-  // gradients are complete; 16 bytes are sent to each rank.
+  // gradients are complete; each rank sends 16 bytes to each other rank.
   std::function<std::string(double gradient_norm)> refuse_step = {};
   // Called after each update of a bucket of updated_buckets() that leaves the replicas identical. The call is made on
   // the communication thread, or on the computing thread if the update needed all gradients. synchronize() calls it for
@@ -49,8 +48,8 @@ struct DataParallelOptions {
 // optimizer communicates itself and the exchange is not "dense".
 void check_sharding(const DataParallelOptions& options);
 
-// Times of a step, in seconds. Compression, communication and update run on the communication thread and overlap
-// with the backward pass, unless they need all gradients. The exposed times are the parts of these three in which the
+// Times of a step, in seconds. Compression, communication and update run on the communication thread. They overlap with
+// the backward pass, unless they need all gradients. The exposed times are the parts of these three in which the
 // computing thread waited: after the backward pass, or earlier for memory of on-demand gradients or sharded parameters.
 struct StepTimes {
   double compression = 0;    // exchange excluding the calls of groups; checks of the gradients
@@ -72,10 +71,10 @@ struct StepTimes {
 // and load a checkpoint.
 class DataParallel {
  public:
-  // Collective. Throws if the ranks' parameters differ. Binds the parameters to buckets. If several DataParallel share
-  // a parameter, only the newest can take steps. `comm` must outlive this object. At a time, only one DataParallel of a
-  // communicator may be in a step. With sharding zero3 and hybrid, the parameters lose their values when this object is
-  // destroyed.
+  // Collective. Binds the parameters to buckets. Throws if the ranks' parameters differ. `comm` must outlive this
+  // object. If several DataParallel share a parameter, only the newest can take steps. Only one DataParallel of a
+  // communicator may be in a step at a time. With sharding zero3 and hybrid, the parameters lose their values when this
+  // object is destroyed.
   DataParallel(const std::vector<Parameter>& parameters, Communicator& comm, const DataParallelOptions& options = {});
 
   bool step(const Var& loss) { return step(loss, options_.optimizer.number("lr")); }  // step() with the optimizer's lr

@@ -30,9 +30,9 @@ struct Swap {
 }  // namespace detail
 
 // After step t = 1, 2, …:  a ← a + (1 − d)·(x − a),  d = min(decay, (1 + t) / (10 + t)), so that the initial weights
-// are forgotten quickly. If the last of k steps synchronizes the replicas, the update after these steps has the weight
-// 1 − dᵏ. The averages of a bucket are one flat tensor of the parameters' type. They are equal on replicas, and
-// bit-exact for any bucket size, bucket order and thread count.
+// are forgotten quickly. With local steps, the averages are updated only when the replicas are synchronized: the update
+// after k steps has the weight 1 − dᵏ. The averages of a bucket are one flat tensor of the parameters' type. They are
+// equal on replicas, and bit-exact for any bucket size, bucket order and thread count.
 class Ema {
  public:
   // Starts from the current values. `buckets` must outlive this object. decay is in [0, 1); buffers are float32 or

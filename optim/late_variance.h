@@ -9,12 +9,11 @@
 
 namespace godwit {
 
-// For optimizers that freeze v after step T and set the momentum of values with v = 0 to 0. Such a value needs no error
-// feedback, so `e` stores this rank's second moment since T instead:
+// For optimizers that freeze v after step T and set the momentum of values with v = 0 to 0. These values need no error
+// feedback, so their elements of `e` store the second moment of this rank's gradients since T instead:
 //   eᵢ ← β2·eᵢ + (1−β2)·gᵢ²
 // A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). If only one rank has gradients of
-// the value, this is the second moment of the mean gradient. If several ranks have gradients, it is at least as large
-// as this second moment.
+// the value, this is the second moment of the mean gradient; otherwise it is at least as large.
 //
 // Values with v > 0 are not changed. If no value of a bucket has v = 0, its bits and traffic are the same as without a
 // LateVariance.

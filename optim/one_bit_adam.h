@@ -7,7 +7,7 @@
 
 namespace godwit {
 
-// Warm-up, steps 1 … T_w: Adam on the mean gradient, with decoupled weight decay. In later steps, v is frozen:
+// Steps 1 … T_w are the warm-up: Adam on the mean gradient, with decoupled weight decay. In later steps, v is frozen:
 //   mᵢ = β1·m + (1−β1)·gᵢ;  m ← ErrorFeedbackAllReduce(mᵢ);  x ← (1−αλ)x − α·m/(√v + ε).
 // - bias_correction divides m by 1 − β1ᵗ and v by 1 − β2^T_w.
 // - |m/(√v + ε)| is limited to update_limit.

@@ -24,7 +24,7 @@ struct FrozenLambStep {
 Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
 Tensor frozen_lamb_rates(Cuda device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
 
-// Warm-up, steps 1 … T_w: LAMB on the mean gradient, and for each parameter, with β3 = coeff_beta,
+// Steps 1 … T_w are the warm-up: LAMB on the mean gradient, and for each parameter, with β3 = coeff_beta,
 //   c̄ ← β3·c̄ + (1−β3)·c.
 // In later steps, v and c̄ are frozen, and ṽ starts as v:
 //   m ← ErrorFeedbackAllReduce(β1·m + (1−β1)·gᵢ);  ĝ = (m − β1·m_before)/(1−β1);  ṽ ← β2·ṽ + (1−β2)ĝ²;

@@ -6,16 +6,16 @@
 
 namespace godwit {
 
-// T_u: the steps after which the replicas are synchronized. t₀ = 0, t_{j+1} = t_j + gap(t_j). With T_w = warmup_steps,
+// T_u, the steps after which the replicas are synchronized: t₀ = 0, t_{j+1} = t_j + gap(t_j). With T_w = warmup_steps,
 // H = max_interval and K = doubling_steps (T_w if doubling_steps is 0), gap(t) is
 //   1                      for t <= T_w, if T_w is not 0; later it depends on the option intervals:
 //   min(H, 2ⁱ)             "learning_rate", once the learning rate has fallen to 1/2ⁱ of its value at T_w
 //   min(H, 2^⌊(t−T_w)/K⌋)  "doubling"
 //   H                      "fixed"
-// T_v: the steps in which the variance changes. k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if
-// variance_interval is not 0. T_v ends after freeze_step or, if freeze_step is 0, with the first gap above 1. The
-// variance changes only in the first step of a sync interval, so that one v is used for the whole interval.
-// Refreshes of v = 0 come after T, the last step of T_v. They are in the first step of each interval that contains a
+// T_v, the steps in which the variance v changes: k₀ = 1, k_{j+1} = k_j + 2^⌊j/kappa⌋, or k_j + variance_interval if
+// variance_interval is not 0. T_v ends after freeze_step or, if freeze_step is 0, with the first gap above 1. v changes
+// only in the first step of a sync interval, so that one v is used for the whole interval.
+// After T, the last step of T_v, values with v = 0 are refreshed in the first step of each interval that contains a
 // step T + h·(2ʲ − 1), j = 1, 2, …, with h = max(⌊T/16⌋, 1).
 class SyncSchedule {
  public:

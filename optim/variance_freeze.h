@@ -17,11 +17,12 @@ inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}
 
 // Determines when 1-bit Adam and 1-bit LAMB freeze the second moment v, and refreshes v later.
 //
-// End of the warm-up, WarmupEnd::automatic: after the first step t, a multiple of Δ/10, at which
+// End of the warm-up with WarmupEnd::automatic: the warm-up ends when v̂, the bias-corrected v, has settled, but at the
+// latest after `limit` steps. v̂ has settled in step t, a multiple of Δ/10, if
 //   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
-// holds for tensors with 99 % of all values, and at the latest after `limit` steps. v̂ is bias-corrected. (The 1-bit
-// Adam paper tests the whole v, without bias correction and only for growth.) ‖v‖₁ is the moving average of ‖ĝ‖², so no
-// pass over v is needed. All ranks have the same mean gradient ĝ and make the same decision.
+// holds for tensors that together have 99 % of all values. (The 1-bit Adam paper tests the whole v, without bias
+// correction and only for growth.) ‖v‖₁ is the moving average of ‖ĝ‖², so no pass over v is needed. All ranks have the
+// same mean gradient ĝ and make the same decision.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient ĝ is also exchanged
 // uncompressed. Where v = 0, because the first gradient came after the warm-up, LateVariance provides v̂. The other
@@ -29,8 +30,8 @@ inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}
 //   r              if r > 4, because the gradients have outgrown v;  otherwise
 //   1              with Refresh::outgrown
 //   1 − w + w·r    with Refresh::follow, so that ‖v̂‖₁ follows Adam's, up or down
-// w is the weight of the steps since the last refresh in Adam's v̂, limited to 0.5. The limit prevents the gradient of
-// one batch from replacing v̂.
+// w is the weight that Adam's v̂ gives to the steps since the last refresh. It is at most 0.5, so that the gradient of
+// one batch cannot replace v̂.
 class VarianceFreeze {
  public:
   enum class Refresh { off, outgrown, follow };  // rule for the factor

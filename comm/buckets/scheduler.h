@@ -68,8 +68,8 @@ class Scheduler {
  private:
   void on_gradient_ready(size_t bucket, size_t slot);
   void launch_ready_buckets();  // launches all next buckets that are complete
-  void complete();     // counts the next bucket as complete; launches it unless launches are deferred
-  void launch_bucket();    // launches the next bucket
+  void complete();              // counts the next bucket as complete; launches it unless launches are deferred
+  void launch_bucket();         // launches the next bucket
   int64_t queue(std::function<void()> work);
   bool must_defer() const;
   bool first_step() const { return choices_ < 0; }
@@ -89,7 +89,7 @@ class Scheduler {
   int64_t overlapped_ = 0;
   int64_t submitted_ = 0, launched_ = 0;  // number of tasks of the stream; index of the last bucket's task
   std::atomic<int64_t> done_ = 0;         // number of tasks that have ended
-  int64_t choices_ = -1;  // library_choices() at the end of the last step
+  int64_t choices_ = -1;                  // library_choices() at the end of the last step
   bool in_step_ = false;
   bool arriving_ = false;  // whether a gradient of the last micro-batch has arrived
   bool deferred_ = false;  // whether this step's buckets are launched after backward

@@ -15,7 +15,7 @@
 
 namespace godwit {
 
-// The sharded data. zero1 shards the optimizer state, zero2 also the gradients, and zero3 also the parameters. hybrid
+// Kinds of sharding. zero1 shards the optimizer state, zero2 also the gradients, and zero3 also the parameters. hybrid
 // is zero3 within each node. automatic means that no choice has been made yet: the training programs replace it by
 // hybrid or the exchange's default.
 enum class Sharding { automatic, none, zero1, zero2, zero3, hybrid };

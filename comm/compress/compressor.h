@@ -27,14 +27,14 @@ struct BlockRng {
 struct LevelFormat {  // see comm/compress/levels.h: a scale, and integers −levels … levels
   enum class Scale { largest, norm, clipped };  // unit of the levels
   Scale scale;        // largest magnitude; L2 norm; or largest magnitude, but at most clip_sigma · root mean square
-  int levels;  // largest level, 1 to 127
+  int levels;         // largest level, 1 to 127
   bool random;        // stochastic rounding; otherwise to nearest
   double clip_sigma;  // for Scale::clipped; 0: no clipping
   const char* name;   // prefix of error messages
 };
-struct OneBitFormat {};                // see comm/exchange/one_bit_sgd.cpp
-struct LargestFormat {                 // see comm/exchange/topk.cpp
-  double density;  // sends ⌈density · n⌉ of n values
+struct OneBitFormat {};  // see comm/exchange/one_bit_sgd.cpp
+struct LargestFormat {   // see comm/exchange/topk.cpp
+  double density;        // sends ⌈density · n⌉ of n values
 };
 using CodeFormat = std::variant<std::monostate, LevelFormat, OneBitFormat, LargestFormat>;  // monostate: no kernels
 

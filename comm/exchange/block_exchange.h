@@ -12,18 +12,18 @@ namespace godwit {
 // How the owners of segments return the means to the ranks.
 enum class Reply {
   f32,         // the owners send float32 means to all ranks
-  coded,       // all-gather, compressed by the same compressor
+  coded,       // the owners send means that the same compressor has encoded
   all_gather,  // no owners: all messages are all-gathered; same bits as f32, bytes grow with the number of ranks
   sharded,     // no reply: each mean stays with its owner; set for Sharding::zero2 and zero3
 };
 inline std::vector<std::string> choices_of(Reply) { return {"f32", "coded", "none"}; }  // "none" is Reply::all_gather
 
 struct BlockExchangeOptions {
-  std::string name;           // prefix of phases ("<name>/all_to_all") and of error messages
-  int64_t block_size = 1024;  // values per block; every parameter is cut into blocks. 0: one block per parameter
-  Reply reply = Reply::f32;  // second phase of the exchange
+  std::string name;                  // prefix of phases ("<name>/all_to_all") and of error messages
+  int64_t block_size = 1024;         // values per block; every parameter is cut into blocks. 0: one block per parameter
+  Reply reply = Reply::f32;          // second phase of the exchange
   Feedback worker = Feedback::none;  // error feedback at the senders
-  bool server_error = false;  // error feedback of the mean at the owners; needs Reply::coded
+  bool server_error = false;         // error feedback of the mean at the owners; needs Reply::coded
 
   void check() const;  // throws if the fields contradict each other
 };

@@ -14,7 +14,7 @@ namespace godwit::data {
 // A padded batch. l is the length of the longest sample, rounded up to a multiple of 8, but at most the dataset's
 // max_length. Tensors without a corresponding target in the dataset are undefined.
 struct TextBatch {
-  Tensor ids, token_type_ids;                      // [b, l] int32; padding has the pad id and type 0
+  Tensor ids, token_type_ids;              // [b, l] int32; padding has the pad id and type 0
   Tensor mask;                             // [b, l] uint8, 1 for tokens, 0 for padding
   Tensor labels;                           // [b] int32: class, or next sentence (0: B follows A)
   Tensor starts, ends;                     // [b] int32: first and last token of the answer; 0 if absent
