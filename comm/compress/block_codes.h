@@ -24,7 +24,7 @@ enum class Feedback {
 enum Fault : uint32_t { kNotFinite = 1, kNormTooLarge = 2 };  // bits of encode_blocks()'s result
 
 // Encodes all blocks of x. `kept` is unused with Feedback::none. `element` is the global offset of the bucket's first
-// value; together with `rng` it keys the random numbers. Returns the argument of encoded(), on the device.
+// value; together with `rng` it keys the random numbers. Returns the faults for encoded(), on the device.
 [[nodiscard]] Tensor encode_blocks(Cpu, const Compressor& compressor, const float* x, Feedback feedback, float* kept,
                                    const BlockTable<CodedBlock>& blocks, const RngKey& rng, int64_t element,
                                    uint32_t* words);

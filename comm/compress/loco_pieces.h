@@ -43,7 +43,7 @@ struct BlockScales {
 };
 
 // Encodes all pieces with encode() of wire/loco_codes.h. `element` is the global offset of the bucket's first value.
-// Returns the argument of counts_of(), on the device.
+// Returns the totals for counts_of(), on the device.
 Tensor encode(Cpu, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,
               const Settings& settings, const RngKey& rng, int64_t element, uint32_t* words);
 Tensor encode(Cuda, const float* g, int8_t* e, const Table<Piece>& pieces, const BlockScales& scales,

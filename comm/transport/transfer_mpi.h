@@ -60,9 +60,9 @@ struct Piece {
 };
 using PieceOf = std::function<Piece(int peer)>;
 
-// Messages are queued in rows. Few messages are in flight at a time. However, MPI opens a connection to every receiver
-// of a row, and a call of at most kFew bytes allocates memory for a message from each member. Only one thread may use a
-// Transfer.
+// The data is queued in rows: a row is at most MpiMembers::row bytes to and from each other member. Few messages are in
+// flight at a time. However, MPI opens a connection to every receiver of a row, and a call of at most kFew bytes
+// allocates memory for a message from each member. Only one thread may use a Transfer.
 class Transfer {
  public:
   static constexpr int64_t kShort = 64 << 10;  // largest size of a call that latency dominates, in bytes
@@ -77,8 +77,8 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Exchanges the description of the call with the members at distances 1, 2, 4, … If the caller has not called open(),
-  // wait() and finish() call it.
+  // Exchanges the description of the call (its arguments, which the members compare) with the members at distances 1,
+  // 2, 4, … If the caller has not called open(), wait() and finish() call it.
   void open();
   // Like open(), in rounds. Round i, with the members at distance 2^i, begins when round i−1 has ended. After the last
   // round, all members have joined the call. The data of send(i), at most kFew bytes, is sent with the description and

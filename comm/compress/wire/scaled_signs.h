@@ -42,7 +42,7 @@ constexpr int64_t kFarAway = std::numeric_limits<int64_t>::max();  // beyond eve
 // Computes y = x + e, then s of every block of y, then e ← y − s·sign(y). Writes scales and bits to `words`; the sign
 // bits of `words` must be 0 on entry. Sums are in float32 within a tile, in 16 interleaved parts, and in float64 across
 // tiles. Makes one pass over memory if every block is one tile, otherwise two passes. On a GPU, `tiles` must be in
-// block order. Returns the argument of first_fault(), on the device.
+// block order. Returns a tensor for first_fault(), on the device.
 [[nodiscard]] Tensor compress_signs(Cpu, const float* x, float* e, const SignTiles& tiles, SignScale scale,
                                     uint32_t* words);
 [[nodiscard]] Tensor compress_signs(Cuda, const float* x, float* e, const SignTiles& tiles, SignScale scale,
