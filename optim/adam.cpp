@@ -72,6 +72,7 @@ const OptimizerMethod& adam_method() {
       .paper = "Kingma and Ba, Adam: A Method for Stochastic Optimization, arXiv:1412.6980, 2015",
       .bytes = kExchangeBytes,
       .defaults = Adam::Options{},
+      .l2_regularization = true,
       .make = make_with_exchange<Adam>,
   };
   return method;

@@ -32,6 +32,8 @@ struct OptimizerMethod {
   // Whether one rank must own all of a parameter under sharding. Null: no.
   bool (*needs_whole_parameters)(const AnyOptions& options) = nullptr;
   bool relative_lr = false;  // whether the norm of an update is lr times the norm of its parameter
+  // Whether weight_decay is added to the gradient. The same value then has another effect than as decoupled decay.
+  bool l2_regularization = false;
   std::unique_ptr<Optimizer> (*make)(const AnyOptions& options, OptimizerInputs inputs);  // creates the optimizer
   // Adapts the options to a run of `steps` steps. Throws if the run is too short for the optimizer, or if the optimizer
   // cannot use a learning rate of the schedule. Null: the options do not depend on the run.

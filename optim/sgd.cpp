@@ -55,6 +55,7 @@ const OptimizerMethod& sgd_method() {
       .paper = "Robbins and Monro, A Stochastic Approximation Method, 1951",
       .bytes = kExchangeBytes,
       .defaults = Sgd::Options{},
+      .l2_regularization = true,
       .make = make_with_exchange<Sgd>,
   };
   return method;
@@ -67,6 +68,7 @@ const OptimizerMethod& sgdm_method() {
       .paper = "Sutskever et al., On the Importance of Initialization and Momentum in Deep Learning, 2013",
       .bytes = kExchangeBytes,
       .defaults = Sgdm::Options{},
+      .l2_regularization = true,
       .make = make_with_exchange<Sgdm>,
   };
   return method;

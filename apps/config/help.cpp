@@ -81,6 +81,16 @@ std::string choice_text(const Program& program, const Option& name, const std::s
   return text;
 }
 
+// An option of optimizers: one entry for each optimizer that has it, with the program's default.
+std::string optimizer_option_text(const Program& program, const std::string& option) {
+  std::string text;
+  for (const std::string& name : method_names<OptimizerMethod>()) {
+    OptimizerConfig optimizer = program.optimizer_defaults(*default_config(program), name);
+    if (optimizer.has(option)) text += name + "\n" + option_line(*optimizer.list().find(option), "optimizer.");
+  }
+  return text;
+}
+
 // The help of one topic: a method, a group or section of options, or an option.
 std::string topic_text(const Program& program, const std::string& topic) {
   if (method_named<OptimizerMethod>(topic)) {
@@ -104,6 +114,8 @@ std::string topic_text(const Program& program, const std::string& topic) {
   for (const Option& option : known.list()) {
     const std::string group = option.name.substr(0, option.name.find('.'));
     if (option.name.ends_with(".name") && has_choice(option, topic)) return choice_text(program, option, topic);
+    if (topic == option.name && topic.starts_with("optimizer.") && topic != "optimizer.name")
+      return optimizer_option_text(program, topic.substr(topic.find('.') + 1));
     const bool named = topic == option.section || topic == group || topic == option.name ||
                        "--" + topic == option.flag || has_choice(option, topic);
     if (named) text += option_line(option);

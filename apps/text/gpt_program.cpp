@@ -45,7 +45,7 @@ ConfigPtr gpt_defaults(const Lookup& lookup) {
 
 OptimizerConfig gpt_optimizer_defaults(const CommonConfig&, const std::string& name) {
   OptimizerConfig config = name;
-  if (config.has("weight_decay")) config.set("weight_decay", 0.1);
+  if (config.has("weight_decay") && !config.method().l2_regularization) config.set("weight_decay", 0.1);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta2")) config.set("beta2", 0.99);
   // The methods with `beta` are Birder and SoftSignSGD.

@@ -50,7 +50,7 @@ ConfigPtr bert_defaults(const Lookup& lookup) {
 OptimizerConfig bert_optimizer_defaults(const CommonConfig& common, const std::string& name) {
   const std::string& task = static_cast<const TextConfig&>(common).task;
   OptimizerConfig config = name;
-  if (config.has("weight_decay")) config.set("weight_decay", 0.01);
+  if (config.has("weight_decay") && !config.method().l2_regularization) config.set("weight_decay", 0.01);
   if (config.has("decay_norm_and_bias")) config.set("decay_norm_and_bias", false);
   if (config.has("beta")) config.set("beta", 0.9);
   if (config.method().relative_lr) config.set("lr", task == "pretrain" ? 1e-2 : 1e-3);

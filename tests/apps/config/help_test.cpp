@@ -66,6 +66,10 @@ TEST(Help, ExplainsEveryMethod) {
   for (const char* relative : {"lamb", "one_bit_lamb", "adafactor"})
     for (const Program* program : {&text_program(), &gpt_program(), &lm_program()})
       EXPECT_NE(help_of(*program, relative).find("learning rate; at least 0 [0.01]"), std::string::npos) << relative;
+  for (const auto& [name, decay] : {std::pair{"adam", "[0]"}, {"sgd", "[5e-04]"}, {"sgdm", "[5e-04]"}})
+    for (const Program* program : {&text_program(), &gpt_program()})
+      EXPECT_NE(help_of(*program, name).find(std::string("L2 regularization; at least 0 ") + decay), std::string::npos)
+          << name << ": the decay rate of AdamW is too large for L2 regularization";
 }
 
 TEST(Help, ExplainsGroupsAndOptions) {
@@ -75,6 +79,10 @@ TEST(Help, ExplainsGroupsAndOptions) {
   EXPECT_NE(help_of(image_program(), "lr").find("optimizer.lr (--lr)"), std::string::npos);
   EXPECT_NE(help_of(image_program(), "optimizer.momentum").find("in [0, 1)"), std::string::npos);
   EXPECT_NE(help_of(image_program(), "optimizer.beta1").find("optimizer.beta1"), std::string::npos) << "not of sgdm";
+  const std::string beta = help_of(text_program(), "optimizer.beta");
+  EXPECT_EQ(beta.find("[0.95]"), std::string::npos) << "the library's default, not that of train_bert\n" << beta;
+  EXPECT_NE(beta.find("birder\n"), std::string::npos) << beta;
+  EXPECT_NE(beta.find("softsignsgd\n"), std::string::npos) << beta;
   EXPECT_NE(help_of(image_program(), "exchange.density").find("exchange.density"), std::string::npos);
   EXPECT_NE(help_of(image_program(), "schedule.milestones").find("schedule.milestones"), std::string::npos);
   EXPECT_NE(help_of(text_program(), "squad").find("task"), std::string::npos);
