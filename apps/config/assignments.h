@@ -35,6 +35,9 @@ class KnownOptions {
 Assignments read_json(const KnownOptions& known, const std::string& text, const std::string& subject,
                       const std::string& group);
 
+// Throws if the configuration `text` names another program than `program`. The Error begins with `subject`.
+void check_program(const std::string& text, const std::string& subject, const std::string& program);
+
 // Applies `file`, then `command`, each in order. parse_command_line() determines which parts of the file are omitted.
 ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command);
 

@@ -129,13 +129,14 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   if (line.config_file.empty()) {
     line.config_file = resume + "/config.json";
     line.config_hint = "; --resume expects the folder of a run";
-    line.version_hint = " (if another version of Godwit wrote this file, continue the run with that version)";
+    line.version_hint = " (if another program or version of Godwit wrote this file, continue the run with that one)";
   }
   line.values.emplace_back(known.list().find("run_dir"), resume);
 }
 
-Assignments read_config_file(const KnownOptions& known, const CommandLine& line) {
+Assignments read_config_file(const Program& program, const KnownOptions& known, const CommandLine& line) {
   const std::string text = read_text_file(line.config_file, 1, line.config_hint);
+  check_program(text, line.config_file, program.name);
   try {
     return read_json(known, text, line.config_file, "");
   } catch (const Error& error) {
@@ -160,7 +161,7 @@ ConfigPtr parse_command_line(const Program& program, int argc, const char* const
   CommandLine line = read_command_line(known, words);
   add_resumed_run(known, line);
   Assignments file, command;
-  if (!line.config_file.empty()) file = read_config_file(known, line);
+  if (!line.config_file.empty()) file = read_config_file(program, known, line);
   for (const auto& [option, text] : line.values) {
     if (option) command.push_back({option->name, text_value(text), option->flag});
     else add_set(known, text, command);

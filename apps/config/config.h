@@ -57,6 +57,7 @@ struct CommonConfig : WorkerOptions, LogOptions {
 
   // The program's default for exchanges whose default sharding is none. Not an option.
   Sharding default_sharding = Sharding::none;
+  std::string program;  // name of the program, such as "train_resnet". Not an option
   std::vector<std::string> notices;  // notices, such as parts of the file that the command line replaces; not an option
 
   virtual ~CommonConfig() = default;

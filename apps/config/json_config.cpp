@@ -10,6 +10,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr const char* kProgram = "program";  // key of the program's name in the file of a configuration
+
 void collect(const KnownOptions& known, const json& object, const std::string& group, const std::string& subject,
              Assignments& out) {
   for (const auto& [key, node] : object.items()) {
@@ -31,15 +33,28 @@ void collect(const KnownOptions& known, const json& object, const std::string& g
 Assignments read_json(const KnownOptions& known, const std::string& text, const std::string& subject,
                       const std::string& group) {
   check_json(text, subject + ":", {.depth = 16, .unique_names = true});
-  const json object = parse_json(text);
+  json object = parse_json(text);
   check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
+  if (group.empty()) object.erase(kProgram);
   Assignments assignments;
   collect(known, object, group, subject, assignments);
   return assignments;
 }
 
+void check_program(const std::string& text, const std::string& subject, const std::string& program) {
+  check_json(text, subject + ":", {.depth = 16, .unique_names = true});
+  const json object = parse_json(text);
+  if (!object.is_object() || !object.contains(kProgram)) return;
+  const json& name = object.at(kProgram);
+  check(name.is_string(), subject, ": program expects a name such as \"", program, "\", got ",
+        excerpt(dump_json(name)));
+  const std::string other = excerpt(name.get<std::string>());
+  check(name == program, subject, ": was written by ", other, ", and ", program, " cannot read it; use ", other);
+}
+
 std::string to_json(const CommonConfig& config, bool with_run_dir) {
   ordered_json root = ordered_json::object();
+  root[kProgram] = config.program;
   for (const Option& option : config.options()) {
     if (!option.inapplicable.empty()) continue;
     std::string path = "/" + option.name;

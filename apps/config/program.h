@@ -30,8 +30,8 @@ struct Program {
 
 ConfigPtr default_config(const Program& program);
 
-// The applicable options as JSON, which --config accepts. If with_run_dir is false, run_dir and resume are empty, so
-// that a run with this configuration creates a new folder.
+// The name of the program and the applicable options as JSON, which --config accepts. If with_run_dir is false, run_dir
+// and resume are empty, so that a run with this configuration creates a new folder.
 std::string to_json(const CommonConfig& config, bool with_run_dir = true);
 
 // Aligned lines for the start of a run: the configuration by section, then the rows `extra`.

@@ -16,6 +16,12 @@ const Assignment* last(const Assignments& layer, const std::string& option) {
   return nullptr;
 }
 
+ConfigPtr defaults_of(const Program& program, const Lookup& lookup) {
+  ConfigPtr config = program.defaults(lookup);
+  config->program = program.name;
+  return config;
+}
+
 // The text that a layer gives for an option with choices; "" if it gives none. Throws for a text that is not a choice.
 std::string chosen(const Program& program, const Assignments& layer, const std::string& option) {
   const Assignment* a = last(layer, option);
@@ -157,7 +163,7 @@ std::string notice_of_unused(const CommonConfig& config, const CommonConfig& def
 }  // namespace
 
 ConfigPtr default_config(const Program& program) {
-  ConfigPtr config = program.defaults([](const std::string&) { return std::string(); });
+  ConfigPtr config = defaults_of(program, [](const std::string&) { return std::string(); });
   config->optimizer = program.optimizer_defaults(*config, program.default_optimizer);
   return config;
 }
@@ -214,7 +220,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
     return all;
   };
   const auto lookup = [&](const std::string& option) { return chosen(program, layers(), option); };
-  ConfigPtr made = program.defaults(lookup);
+  ConfigPtr made = defaults_of(program, lookup);
   const std::string model = chosen(program, command, "model.name");
   // With another model or other weights, some model options of the file do not apply, such as the sizes of the model.
   if (!model.empty() || last(command, "init_weights")) {
@@ -226,7 +232,7 @@ ConfigPtr resolve(const Program& program, const Assignments& file, const Assignm
       return a.option.starts_with("model.") && option && (resized || !option->inapplicable.empty());
     };
     kept.leave_out(of_other_model, model.empty() ? "initial weights" : "model " + model);
-    made = program.defaults(lookup);
+    made = defaults_of(program, lookup);
   }
   CommonConfig& config = *made;
   const std::string optimizer = lookup("optimizer.name"), exchange = lookup("exchange.name");

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/config/assignments.h"
 #include "engine/json-inl.h"
-#include "engine/json_text.h"
 #include "optim/checkpoint.h"
 
 namespace godwit::apps {
@@ -30,7 +30,7 @@ std::string saved_config(const CommonConfig& config) {
   if (!in.is_open()) return "";
   std::ostringstream text;
   text << in.rdbuf();
-  check_json(text.str(), path + ":", {.depth = 8, .unique_names = true});
+  check_program(text.str(), path, config.program);
   return text.str();
 }
 

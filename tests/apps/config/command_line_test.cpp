@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "apps/text/gpt_config.h"
+#include "apps/text/lm_config.h"
 #include "engine/check.h"
 #include "engine/device.h"
 #include "optim/adam.h"
@@ -435,9 +437,39 @@ TEST(CommandLine, ARunDirectoryOfAnotherVersionNamesTheRemedy) {
   const std::filesystem::path folder = testing::TempDir() + "/godwit_run_of_another_version";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"optimizer": {"name": "birder", "rounding": "up"}})";
-  const std::string hint = "if another version of Godwit wrote this file, continue the run with that version";
+  const std::string hint = "if another program or version of Godwit wrote this file, continue the run with that one";
   expect_parts(error({"--resume", folder.string()}), {"config.json: no such key 'optimizer.rounding'", hint});
   EXPECT_EQ(error({"--config", (folder / "config.json").string()}).find(hint), std::string::npos);
+}
+
+// Each program reads its own configuration and names the program of another one.
+TEST(CommandLine, AFileOfAnotherProgramIsRefused) {
+  const std::filesystem::path folder = testing::TempDir() + "/godwit_run_of_another_program";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "config.json").string();
+  const Program* programs[] = {&image_program(), &text_program(), &gpt_program(), &lm_program()};
+  const auto error_with = [&](const Program& program, const char* flag, const std::string& path) -> std::string {
+    const char* words[] = {"", flag, path.c_str()};
+    std::ostringstream out;
+    try {
+      EXPECT_EQ(parse_command_line(program, 3, words, out)->program, program.name);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const Program* writer : programs) {
+    std::ofstream(file) << to_json(*default_config(*writer));
+    for (const Program* reader : programs) {
+      std::string refusal;
+      if (writer != reader)
+        refusal = file + ": was written by " + writer->name + ", and " + reader->name + " cannot read it; use " +
+                  writer->name;
+      EXPECT_EQ(error_with(*reader, "--config", file), refusal);
+      EXPECT_EQ(error_with(*reader, "--resume", folder.string()), refusal);
+    }
+  }
+  expect_parts(file_error(R"({"program": 5})"), {"program expects a name such as \"train_resnet\", got 5"});
 }
 
 TEST(CommandLine, PrintedConfigurationRoundTrips) {

@@ -325,6 +325,21 @@ TEST_F(Resume, RefusesARenamedCheckpoint) {
   EXPECT_EQ(train("", "--resume run").exit_code, 0);
 }
 
+// With --resume auto, the options come from the command line.
+TEST_F(Resume, RefusesARunOfAnotherProgram) {
+  ASSERT_EQ(train("--optimizer sgdm").exit_code, 0);
+  json config = json::parse(read_file(run_dir() / "config.json"));
+  EXPECT_EQ(config["program"], "train_resnet");
+  config["program"] = "train_gpt";
+  write_file(run_dir() / "config.json", config.dump());
+  for (const char* flags : {"--resume run", "--data data --run-dir run --resume auto --optimizer sgdm"}) {
+    const Outcome outcome = train("", flags);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.err, "train_resnet: run/config.json: was written by train_gpt, and train_resnet cannot read it; "
+                           "use train_gpt\n");
+  }
+}
+
 TEST_F(Resume, TrainsLongerAfterTheEnd) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 4 --max-steps 4";
   ASSERT_EQ(train(flags).exit_code, 0);
