@@ -157,8 +157,11 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
     fail(error.what(), kCorrupt, folder, kRemedy);
   }
   const json saved = parse_json(text), own = parse_json(own_text);
+  const auto check_intact = [&](bool condition, const auto&... parts) {
+    check(condition, path, ": ", parts..., kCorrupt, folder, kRemedy);
+  };
   const auto field = [&](const char* name) -> const json& {
-    check(saved.is_object() && saved.contains(name), path, ": has no \"", name, "\"");
+    check_intact(saved.is_object() && saved.contains(name), "has no \"", name, "\"");
     return saved.at(name);
   };
   const json& version = field("version");
@@ -174,30 +177,34 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   same("parameters", "parameters", "resume with the same model");
   const auto count = [&](const char* name) {
     const json& value = field(name);
-    check(value.is_number_integer() && value >= 1 && value <= (1 << 20), path, ": \"", name, "\" is ",
-          excerpt(dump_json(value)), ", expected an integer from 1 to ", 1 << 20);
+    check_intact(value.is_number_integer() && value >= 1 && value <= (1 << 20), "\"", name, "\" is ",
+                 excerpt(dump_json(value)), ", expected an integer from 1 to ", 1 << 20);
     return value.get<int>();
   };
   Manifest manifest{version.get<int>() >= 3, {count("nodes"), count("workers_per_node")}, {}};
-  check(int64_t{manifest.topology.nodes} * manifest.topology.workers_per_node <= (1 << 20), path, ": has ",
-        manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, expected at most ", 1 << 20);
-  check(field("files").is_object(), path, ": \"files\" is ", excerpt(dump_json(field("files"))),
-        ", expected an object");
+  check_intact(int64_t{manifest.topology.nodes} * manifest.topology.workers_per_node <= (1 << 20), "has ",
+               manifest.topology.nodes, " × ", manifest.topology.workers_per_node, " workers, expected at most ",
+               1 << 20);
+  check_intact(field("files").is_object(), "\"files\" is ", excerpt(dump_json(field("files"))), ", expected an object");
   for (const auto& [name, entry] : field("files").items()) {
-    check(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_unsigned() &&
-              entry.contains("xxh3_128") && entry.at("xxh3_128").is_string(),
-          path, ": the entry of ", excerpt(name), " needs \"bytes\" and \"xxh3_128\"");
-    check(name.find('/') == std::string::npos, path, ": \"files\" has ", excerpt(name),
-          ", expected a file name without '/'");
+    check_intact(entry.is_object() && entry.contains("bytes") && entry.at("bytes").is_number_unsigned() &&
+                     entry.contains("xxh3_128") && entry.at("xxh3_128").is_string(),
+                 "the entry of ", excerpt(name), " needs \"bytes\" and \"xxh3_128\"");
+    check_intact(name.find('/') == std::string::npos, "\"files\" has ", excerpt(name),
+                 ", expected a file name without '/'");
     manifest.files.push_back({name, entry.at("bytes").get<int64_t>(), entry.at("xxh3_128").get<std::string>()});
   }
+  // Otherwise, state would be lost.
+  const int workers = manifest.topology.world();
+  check_intact(!manifest.find(rank_file(workers)), "lists ", rank_file(workers), ", but the run had ", workers,
+               workers == 1 ? " worker" : " workers");
   return manifest;
 }
 
 void check_file(const std::string& folder, const std::string& name, const Manifest& manifest) {
   const std::string path = folder + "/" + name;
   const Digest* listed = manifest.find(name);
-  check(listed != nullptr, folder, "/", kManifest, ": does not list ", name);
+  check(listed != nullptr, folder, "/", kManifest, ": does not list ", name, kCorrupt, folder, kRemedy);
   std::error_code error;
   check(fs::is_regular_file(path, error), path, ": cannot be read (no such file)", kCorrupt, folder, kRemedy);
   const Digest digest = digest_of(folder, name);

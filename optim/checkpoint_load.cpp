@@ -25,9 +25,15 @@ std::vector<std::string> model_files(const Manifest& manifest) {
   return names;
 }
 
-// Checks each file on one rank.
-void check_files(const std::string& folder, const Manifest& manifest, const std::vector<std::string>& names,
-                 Group& world) {
+// Checks the files of all ranks, the model and the files of the description, each on one rank.
+void check_files(const std::string& folder, const Manifest& manifest, Group& world) {
+  std::vector<std::string> names;
+  for (int rank = 0; rank < manifest.topology.world(); ++rank) names.push_back(rank_file(rank));
+  std::set<std::string> others;
+  for (const std::string& name : model_files(manifest)) others.insert(name);
+  for (const Digest& file : manifest.files) others.insert(file.name);
+  for (const std::string& name : names) others.erase(name);
+  names.insert(names.end(), others.begin(), others.end());
   on_all(world, [&] {
     for (size_t i = 0; i < names.size(); ++i)
       if (static_cast<int>(i) % world.size() == world.rank()) check_file(folder, names[i], manifest);
@@ -38,7 +44,6 @@ void check_files(const std::string& folder, const Manifest& manifest, const std:
 void load_parameters(const std::string& folder, const Manifest& manifest, DataParallel& replica, Communicator& comm,
                      const std::map<std::string, Tensor>& more) {
   const std::vector<std::string> files = model_files(manifest);
-  check_files(folder, manifest, files, *comm.world);
   const auto layout_of = [&](const Slot& slot) {
     return manifest.file_layout ? slot.layout : FileLayout::as_in_memory;
   };
@@ -191,9 +196,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   const Topology& before = manifest.topology;
   const int saved_ranks = before.world();
   const bool same = before.nodes == comm.topology.nodes && before.workers_per_node == comm.topology.workers_per_node;
-  std::vector<std::string> files;
-  for (int rank = 0; rank < saved_ranks; ++rank) files.push_back(rank_file(rank));
-  check_files(folder, manifest, files, world);
+  check_files(folder, manifest, world);
   load_parameters(folder, manifest, replica, comm, extras.model);
 
   const int64_t numel = replica.buckets().numel();

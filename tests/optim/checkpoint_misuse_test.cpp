@@ -41,6 +41,34 @@ TEST(CheckpointMisuse, DescriptionsHaveOtherNamesThanTheCheckpoint) {
   train_by(plan);
 }
 
+// Such as the config.json of a model, and a manifest with fewer workers, whose state would then be lost.
+TEST(CheckpointMisuse, DamagedDescriptionsAndManifestsAreRefused) {
+  const TempFolder folder;
+  const std::string step = folder / "step";
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    extras.describe = [](const std::string& where) { write(where + "/config.json", {'{', '}'}); };
+    save_checkpoint(step, replica, comm, extras);
+    const Bytes good = read(step + "/manifest.json");
+    std::string fewer(good.begin(), good.end());
+    fewer.replace(fewer.find("\"nodes\": 2"), 10, "\"nodes\": 1");
+    const auto expect_refused = [&](const std::string& file, const Bytes& content, const std::string& words) {
+      comm.world->barrier("test");
+      if (comm.rank == 0) write(step + "/" + file, content);
+      comm.world->barrier("test");
+      const std::string error = error_of([&] { load_checkpoint(step, replica, comm, extras); });
+      EXPECT_NE(error.find(step + "/" + file + ": " + words + "; the checkpoint is corrupt: remove the folder " + step),
+                std::string::npos)
+          << error;
+    };
+    expect_refused("config.json", {'[', ']'}, "its checksum differs from that of the manifest");
+    expect_refused("manifest.json", Bytes(fewer.begin(), fewer.end()),
+                   "lists rank-00002.safetensors, but the run had 2 workers");
+  };
+  train_by(plan);
+}
+
 TEST(CheckpointMisuse, BadArgumentsAreNamed) {
   MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
   plan.after_step = [&](DataParallel& replica, Communicator& comm) {
