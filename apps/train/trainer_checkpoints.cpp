@@ -21,6 +21,13 @@ const std::string kBestOf = "best_of/";  // best_of/FIGURE = 1 names the figure 
 
 const std::string kDataOf = "data/";     // data/NAME is the hash of the data NAME
 
+// Renames the folder first, so that an interrupted removal leaves a partial checkpoint.
+void remove_checkpoint(const std::string& folder) {
+  std::error_code ignored;
+  std::filesystem::rename(folder, folder + ".partial", ignored);
+  std::filesystem::remove_all(folder + ".partial", ignored);
+}
+
 double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
 
 }  // namespace
@@ -249,10 +256,9 @@ void Trainer::announce_checkpoint(Progress& progress) {
   }
   // The checkpoint of the best step may have been complete before the evaluation, also in an interrupted run.
   if (all.contains(best_.step)) saved_best_ = best_;
-  std::error_code ignored;
   int64_t old = std::ssize(all) - config_.checkpoint.keep;
   for (auto checkpoint = all.begin(); old > 0; ++checkpoint, --old)
-    if (checkpoint->first != saved_best_.step) std::filesystem::remove_all(checkpoint->second, ignored);
+    if (checkpoint->first != saved_best_.step) remove_checkpoint(checkpoint->second);
   std::ostringstream text;
   text << "checkpoint of step " << pending_step_ << " in " << folder << ": "
        << human_bytes(static_cast<double>(pending_->bytes())) << " in " << human_duration(pending_->seconds())

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "optim/checkpoint.h"
 #include "tests/apps/programs/train_resnet.h"
 
 namespace godwit {
@@ -190,6 +191,27 @@ TEST_F(TrainResnet, TooLittleDiskKeepsTheLastGoodCheckpoint) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("continues after step 2: "));
   EXPECT_TRUE(read_file(run_dir() / "weights.safetensors") == weights);
+}
+
+// The run is killed while it removes its first checkpoint.
+TEST_F(TrainResnet, AnInterruptedRemovalLeavesNoDamagedCheckpoint) {
+  const std::string flags = "--batch 8 --nodes 2 --checkpoint-every 2 --set checkpoint.keep=1 --resume auto";
+  const fs::path checkpoints = run_dir() / "checkpoints";
+  for (const char* files : {"1", "2", "3"}) {
+    fs::remove_all(run_dir());
+    environment_ = faulty_system(std::string("FAULTY_KILL=/checkpoints/step-2 ") + files);
+    EXPECT_EQ(train(flags).exit_code, 137);
+    environment_.clear();
+    EXPECT_TRUE(fs::exists(checkpoints / "step-4/manifest.json"));
+    for (const auto& [step, folder] : checkpoints_in(checkpoints)) {
+      const json manifest = json::parse(read_file(fs::path(folder) / "manifest.json"));
+      for (const auto& [name, entry] : manifest["files"].items())
+        EXPECT_TRUE(fs::exists(fs::path(folder) / name)) << folder << " has a manifest, but no " << name;
+    }
+    const Outcome outcome = train(flags + " --max-steps 6");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(std::distance(fs::directory_iterator(checkpoints), fs::directory_iterator()), 1);
+  }
 }
 
 // A run that is still writing to the folder is not disturbed.

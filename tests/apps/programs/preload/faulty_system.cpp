@@ -2,11 +2,14 @@
 // another MPI library. `part` is a substring that selects paths.
 //   FAULTY_SLOW="part milliseconds"    rename() to such a path is delayed by this time
 //   FAULTY_FULL="part bytes failures"  write() to such a file fails beyond this size, this many times
-//  FAULTY_ROOM="part MiB"             statvfs() reports this much room on the disk of such a path
-//  FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails if the sum of sizes exceeds this limit
-//  FAULTY_CLOCK=seconds               the time of day jumps forward or back by this much with each call
+//   FAULTY_ROOM="part MiB"             statvfs() reports this much room on the disk of such a path
+//   FAULTY_MEMORY=bytes                aligned_alloc(), which tensors use, fails if the sum of sizes exceeds this limit
+//   FAULTY_CLOCK=seconds               the time of day jumps forward or back by this much with each call
+//   FAULTY_KILL="part files"           the process is killed when unlinkat() has removed this many files of such folders
 //   FAULTY_MPI=text                    MPI reports this as its version
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +37,12 @@ struct Fault {
   bool hits(const char* path) const { return *part && std::strstr(path, part); }
 };
 
+std::string path_of(int file) {
+  char path[4096] = "";
+  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path) - 1);
+  return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
+}
+
 template <class F>
 F* next(const char* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
@@ -50,9 +59,7 @@ extern "C" int rename(const char* from, const char* to) {
 extern "C" ssize_t write(int file, const void* data, size_t size) {
   static const Fault full("FAULTY_FULL");
   static std::atomic<long> failures{0};
-  char path[4096] = "";
-  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof(path) - 1);
-  if (length > 0 && full.hits(path) && failures < full.times) {
+  if (full.hits(path_of(file).c_str()) && failures < full.times) {
     const long room = full.amount - ::lseek(file, 0, SEEK_CUR);
     if (room <= 0) {
       ++failures;
@@ -62,6 +69,15 @@ extern "C" ssize_t write(int file, const void* data, size_t size) {
     size = std::min(size, static_cast<size_t>(room));
   }
   return next<ssize_t(int, const void*, size_t)>("write")(file, data, size);
+}
+
+extern "C" int unlinkat(int folder, const char* name, int flags) {
+  static const Fault killed("FAULTY_KILL");
+  static std::atomic<long> files{0};
+  const int result = next<int(int, const char*, int)>("unlinkat")(folder, name, flags);
+  if (result == 0 && !(flags & AT_REMOVEDIR) && killed.hits(path_of(folder).c_str()) && ++files == killed.amount)
+    ::kill(::getpid(), SIGKILL);
+  return result;
 }
 
 extern "C" int statvfs(const char* path, struct statvfs* of) {
