@@ -76,7 +76,7 @@ std::string notice_of_changes(const CommonConfig& config) {
   if (!saved.is_object()) return "";
   const nlohmann::json before = saved.flatten();  // {"/a/b": value}
   const nlohmann::json now = parse_json(to_json(config, /*with_run_dir=*/false)).flatten();
-  std::string changes;
+  std::string changes, effects;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
     if (config.nodes == 0 && (pointer == "/nodes" || pointer == "/workers_per_node")) continue;  // not yet known
@@ -85,11 +85,10 @@ std::string notice_of_changes(const CommonConfig& config) {
     std::replace(name.begin(), name.end(), '/', '.');
     changes += (changes.empty() ? "" : ", ") + name + " " + excerpt(dump_json(value)) + " (was " +
                excerpt(dump_json(before.at(pointer))) + ")";
+    if (pointer == "/init_weights") effects += "; a resumed run has the parameters of its checkpoint instead";
+    if (pointer == "/seed") effects += "; another seed changes the order of the data and the dropout masks";
   }
-  if (changes.empty()) return "";
-  if (before.value("/seed", now.at("/seed")) != now.at("/seed"))
-    changes += "; another seed changes the order of the data and the dropout masks";
-  return "changed since the run was saved: " + changes;
+  return changes.empty() ? "" : "changed since the run was saved: " + changes + effects;
 }
 
 }  // namespace godwit::apps

@@ -124,6 +124,9 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
       changed +
       "exchange.rank 1 (was 2), optimizer.lr 0.25 (was 0.005), seed 2 (was 1); another seed changes the order";
   EXPECT_THAT(out, HasSubstr(notice));
+  const std::string other = train("--max-steps 8 --init-weights other.safetensors", "--resume run").out;
+  EXPECT_THAT(other, HasSubstr("init_weights \"other.safetensors\" (was \"\"), "));
+  EXPECT_THAT(other, HasSubstr("; a resumed run has the parameters of its checkpoint instead\n"));
 }
 
 TEST_F(Resume, NoticesOtherData) {
