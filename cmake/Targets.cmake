@@ -141,6 +141,11 @@ function(godwit_test_settings name library)
   target_link_libraries(${name} PRIVATE godwit_${library} Highway::hwy nlohmann_json::nlohmann_json Eigen3::Eigen GTest::gtest)
   target_compile_definitions(${name} PRIVATE GODWIT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" GODWIT_BINARY_DIR="${PROJECT_BINARY_DIR}"
                              GODWIT_SANITIZE="${GODWIT_SANITIZE}")
+  # The folders for shell commands, between apostrophes.
+  foreach(folder SOURCE BINARY)
+    string(REPLACE "'" "'\\\\''" path "${PROJECT_${folder}_DIR}")
+    target_compile_definitions(${name} PRIVATE GODWIT_SHELL_${folder}_DIR="${path}")
+  endforeach()
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-Og>)
   set_target_properties(${name} PROPERTIES GODWIT_TEST ON)
 endfunction()

@@ -53,7 +53,7 @@ inline MpiOutcome run_line(const std::string& line, const TempFolder& folder) {
 
 // The command tools/netlab with these arguments.
 inline MpiOutcome netlab(const std::string& arguments, const TempFolder& folder) {
-  return run_line("timeout -k 5 300 '" GODWIT_SOURCE_DIR "/tools/netlab' " + arguments, folder);
+  return run_line("timeout -k 5 300 '" GODWIT_SHELL_SOURCE_DIR "/tools/netlab' " + arguments, folder);
 }
 
 // Runs all ranks on this host and allows more ranks than cores.

@@ -32,7 +32,7 @@ for name in wanted:
 std::string command_for(const TempFolder& folder, const std::string& program) {
   write_file(folder / "build/cuda_tests", program);
   fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
-  return "timeout 120 '" GODWIT_SOURCE_DIR "/scripts/gpu_check' --emulated --stages tests --build '" +
+  return "timeout 120 '" GODWIT_SHELL_SOURCE_DIR "/scripts/gpu_check' --emulated --stages tests --build '" +
          (folder / "build") + "' --out '" + (folder / "gpu.json") + "' --seconds 400 --silence 3 --jobs 1 >'" +
          (folder / "out") + "' 2>&1 </dev/null";
 }

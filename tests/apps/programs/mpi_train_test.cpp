@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kProgram = "'" GODWIT_BINARY_DIR "/train_resnet' ";
+constexpr const char* kProgram = "'" GODWIT_SHELL_BINARY_DIR "/train_resnet' ";
 constexpr const char* kSmall =
     "--data data --batch 2 --max-steps 3 --set log_every=1 --set eval_batch=4 --check-replicas 2 ";
 
@@ -365,7 +365,7 @@ TEST_F(MpiTrain, SquadMatchesARunWithThreads) {
   for (const std::string file : {"/train-v1.1.json", "/dev-v1.1.json"})
     write(folder_ / "squad" + file, Bytes(text_of.begin(), text_of.end()));
   const std::string program =
-      "'" GODWIT_BINARY_DIR "/train_bert' --task squad --data squad --model bert_tiny --length 32 ";
+      "'" GODWIT_SHELL_BINARY_DIR "/train_bert' --task squad --data squad --model bert_tiny --length 32 ";
   const std::string flags = "--set data.max_question=8 --optimizer birder --batch 2 --threads 1 --nodes 2 --run-dir ";
   const std::string local = "cd '" + folder_.str() + "' && " + program + flags + "local >out 2>&1";
   ASSERT_EQ(std::system(local.c_str()), 0) << text("out");

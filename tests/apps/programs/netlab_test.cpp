@@ -19,7 +19,7 @@ class Netlab : public TrainResnet {
   }
   MpiOutcome netlab(const std::string& arguments) const { return godwit::netlab(arguments, scratch_); }
   const std::string train_ =
-      "'" GODWIT_BINARY_DIR "/train_resnet' --data data --batch 4 --set log_every=1 --optimizer birder";
+      "'" GODWIT_SHELL_BINARY_DIR "/train_resnet' --data data --batch 4 --set log_every=1 --optimizer birder";
 };
 
 TEST_F(Netlab, GivesTheSameBitsAsThreads) {
@@ -119,7 +119,7 @@ std::string with_other_link(const std::string& device, const std::string& rate, 
          "    shape(lab, space, name)\n"
          "    lab.rate = asked\n"
          "netlab.Lab.shape = other\n"
-         "sys.exit(netlab.main())' '" GODWIT_SOURCE_DIR "/tools' " +
+         "sys.exit(netlab.main())' '" GODWIT_SHELL_SOURCE_DIR "/tools' " +
          device + " " + rate + " " + arguments;
 }
 
@@ -170,7 +170,7 @@ TEST_F(Netlab, PassesTheRateOfSlowLinks) {
 
 TEST_F(Netlab, RunsWithATemporaryFolderWithSpaces) {
   fs::create_directory(scratch_ / "a folder");
-  const MpiOutcome outcome = run_line("TMPDIR=\"$PWD/a folder\" timeout 60 '" GODWIT_SOURCE_DIR
+  const MpiOutcome outcome = run_line("TMPDIR=\"$PWD/a folder\" timeout 60 '" GODWIT_SHELL_SOURCE_DIR
                                       "/tools/netlab' --hosts 2 --measure 0 -- hostname",
                                       scratch_);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -180,7 +180,7 @@ TEST_F(Netlab, RunsWithATemporaryFolderWithSpaces) {
 // Ctrl-C sends SIGINT to all processes of a terminal's foreground group, here during the measurement.
 TEST_F(Netlab, EndsWithoutATracebackAtCtrlC) {
   const MpiOutcome outcome = run_line(
-      "{ setsid '" GODWIT_SOURCE_DIR
+      "{ setsid '" GODWIT_SHELL_SOURCE_DIR
       "/tools/netlab' --hosts 2 --rate 1mbit --measure 30 & lab=$!; "
       "until [ \"$(ip netns pids godwit-$lab-1 2>/dev/null)\" ]; do kill -0 $lab || exit 9; sleep 0.05; done; sleep 1; "
       "kill -s INT -- -$lab; wait $lab; code=$?; ip netns list | grep -c godwit-$lab-; exit $code; }",
@@ -194,7 +194,7 @@ TEST_F(Netlab, EndsWithoutATracebackAtCtrlC) {
 // Starts netlab, waits until the program runs, and executes `after` with $lab, the process id of netlab. `hosts` prints
 // the number of its namespaces.
 std::string while_running(const std::string& after) {
-  return "{ hosts() { ip netns list | grep -c godwit-$lab-; }; '" GODWIT_SOURCE_DIR
+  return "{ hosts() { ip netns list | grep -c godwit-$lab-; }; '" GODWIT_SHELL_SOURCE_DIR
          "/tools/netlab' --hosts 2 --measure 0 -- sh -c 'echo $$ >rank; exec sleep 1000' & lab=$!; "
          "until [ -s rank ]; do kill -0 $lab || exit 9; sleep 0.05; done; hosts; " +
          after + "; }";
@@ -209,7 +209,7 @@ TEST_F(Netlab, RemovesItsNamespacesAfterASignal) {
 TEST_F(Netlab, RemovesTheNamespacesOfAKilledNetlab) {
   const MpiOutcome outcome =
       run_line(while_running("runs() { grep -q sleep /proc/$(tail -n 1 rank)/cmdline && echo runs || echo ended; }; "
-                             "kill -KILL $lab; wait $lab; hosts; runs; '" GODWIT_SOURCE_DIR
+                             "kill -KILL $lab; wait $lab; hosts; runs; '" GODWIT_SHELL_SOURCE_DIR
                              "/tools/netlab' --hosts 2 --measure 0; hosts; runs"),
                scratch_);
   EXPECT_EQ(outcome.out, "3\n3\nruns\n0\nended\n") << outcome.err;
@@ -224,7 +224,7 @@ TEST_F(Netlab, AHostThatIsUnreachableAtTheStartIsReported) {
 
 TEST_F(Netlab, NeedsRoot) {
   const MpiOutcome outcome =
-      run_line("chmod 755 . && cp '" GODWIT_SOURCE_DIR "/tools/netlab' '" GODWIT_SOURCE_DIR
+      run_line("chmod 755 . && cp '" GODWIT_SHELL_SOURCE_DIR "/tools/netlab' '" GODWIT_SHELL_SOURCE_DIR
                "/tools/launcher.py' . && setpriv --reuid 65534 --clear-groups ./netlab --hosts 2",
                scratch_);
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;

@@ -25,7 +25,7 @@ class Predict : public TrainResnet {
   void SetUp() override { std::filesystem::create_directories(folder_); }
   Outcome predict(const std::string& arguments, const std::string& environment = "") const {
     const std::string line = "cd '" + folder_.string() + "' && timeout 60 env " + environment +
-                             " '" GODWIT_SOURCE_DIR "/tools/predict' " + arguments + " >out 2>err </dev/null";
+                             " '" GODWIT_SHELL_SOURCE_DIR "/tools/predict' " + arguments + " >out 2>err </dev/null";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
@@ -259,8 +259,8 @@ TEST_F(Predict, ReportsTheBandwidthsAtWhichAMethodPays) {
 }
 
 TEST_F(Predict, AgreesWithPublishedThroughputs) {
-  const std::string script = GODWIT_SOURCE_DIR "/bench/predict_validation.py";
-  const std::string line = "python3 '" + script + "' papers >'" + (folder_ / "out").string() + "'";
+  const std::string line =
+      "python3 '" GODWIT_SHELL_SOURCE_DIR "/bench/predict_validation.py' papers >'" + (folder_ / "out").string() + "'";
   ASSERT_EQ(std::system(line.c_str()), 0);
   const std::string out = read_file(folder_ / "out");
   const auto percent = [&](const std::string& words) {
@@ -337,7 +337,7 @@ TEST_F(Predict, TakesTheSizesOfTheRun) {
   std::string text;
   for (int i = 0; i < 600; ++i) text += "word" + std::to_string(i * i % 97) + (i % 10 == 9 ? "\n\n" : " ");
   write_file(folder_ / "text.txt", text);
-  const std::string line = "cd '" + folder_.string() + "' && '" GODWIT_BINARY_DIR "/train_lm' --data text.txt" +
+  const std::string line = "cd '" + folder_.string() + "' && '" GODWIT_SHELL_BINARY_DIR "/train_lm' --data text.txt" +
                            " --batch 2 --length 5 --set data.vocab_size=20 --set data.hold_out=10" +
                            " --set model.hidden=16 --set model.embedding=8 --set model.layers=3 --max-steps 2" +
                            " --set log_every=1 --run-dir run >out 2>err </dev/null";

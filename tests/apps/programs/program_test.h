@@ -45,7 +45,7 @@ inline std::string signal_after(int lines, const std::string& signal, double sec
 // contain spaces, so the loader finds the library by its name.
 inline std::string faulty_system(const std::string& fault) {
   return "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0:verify_asan_link_order=0 LD_PRELOAD=faulty_system.so "
-         "LD_LIBRARY_PATH='" GODWIT_BINARY_DIR "'\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" '" +
+         "LD_LIBRARY_PATH='" GODWIT_SHELL_BINARY_DIR "'\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" '" +
          fault + "' ";
 }
 
@@ -72,7 +72,7 @@ class ProgramTest : public testing::Test {
   Outcome train(const std::string& flags, const std::string& base,
                 const std::string& streams = ">out 2>err </dev/null") const {
     const std::string command = "cd '" + folder_.string() + "' && timeout 300 env " + environment_ +
-                                " '" GODWIT_BINARY_DIR "/" + program_ + "' " + base + " " + flags + " " + streams;
+                                " '" GODWIT_SHELL_BINARY_DIR "/" + program_ + "' " + base + " " + flags + " " + streams;
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }

@@ -14,8 +14,8 @@ using ::testing::HasSubstr, ::testing::Not;
 class Report : public TrainResnet {
  protected:
   Outcome report(const std::string& arguments) const {
-    const std::string line = "cd '" + folder_.string() + "' && timeout 120 '" GODWIT_SOURCE_DIR "/tools/report' " +
-                             arguments + " >out 2>err </dev/null";
+    const std::string line = "cd '" + folder_.string() + "' && timeout 120 '" GODWIT_SHELL_SOURCE_DIR
+                             "/tools/report' " + arguments + " >out 2>err </dev/null";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
@@ -80,7 +80,7 @@ class Report : public TrainResnet {
 TEST_F(Report, AClosedPipeGivesNoTraceback) {
   write_run("a", 4, "0.1", true);
   const std::string line =
-      "cd '" + folder_.string() + "' && (sleep 0.2; '" GODWIT_SOURCE_DIR "/tools/report' a 2>err) | true";
+      "cd '" + folder_.string() + "' && (sleep 0.2; '" GODWIT_SHELL_SOURCE_DIR "/tools/report' a 2>err) | true";
   EXPECT_EQ(std::system(line.c_str()), 0);
   EXPECT_EQ(read_file(folder_ / "err"), "");
   EXPECT_TRUE(fs::exists(folder_ / "a/report.html"));

@@ -13,7 +13,7 @@ class Supervise : public TrainResnet {
  protected:
   Outcome supervise(const std::string& options, const std::string& command) const {
     const std::string line = "cd '" + folder_.string() + "' && timeout 300 env " + environment_ +
-                             " '" GODWIT_SOURCE_DIR "/tools/supervise' " + options + " -- " + command +
+                             " '" GODWIT_SHELL_SOURCE_DIR "/tools/supervise' " + options + " -- " + command +
                              " >out 2>err </dev/null";
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
@@ -28,7 +28,7 @@ class Supervise : public TrainResnet {
     return {results(metrics()), read_file(run_dir() / "weights.safetensors")};
   }
 
-  const std::string train_ = "'" GODWIT_BINARY_DIR
+  const std::string train_ = "'" GODWIT_SHELL_BINARY_DIR
       "/train_resnet' --data data"
       " --optimizer birder --nodes 2 --batch 4 --epochs 20 --max-steps 300 --set log_every=1";
   static constexpr const char* kResumes = " --run-dir run --checkpoint-every 10 --resume auto";

@@ -55,7 +55,7 @@ class Timeline : public TrainResnet {
 
   // The scalars that TensorBoard's own reader finds: tag -> steps and values. Null without the module tensorboard.
   json read_events() const {
-    const std::string command = "python3 '" GODWIT_SOURCE_DIR "/tests/apps/report/tensorboard/read_events.py' '" +
+    const std::string command = "python3 '" GODWIT_SHELL_SOURCE_DIR "/tests/apps/report/tensorboard/read_events.py' '" +
                                 run_dir().string() + "' >'" + (folder_ / "scalars").string() + "' 2>/dev/null";
     const int status = std::system(command.c_str());
     return status == 0 ? json::parse(read_file(folder_ / "scalars")) : json();
@@ -117,7 +117,7 @@ TEST_F(Timeline, AnUnwritableTraceIsOneMessage) {
 TEST_F(Timeline, OfProcessesIsInOneFile) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   const MpiOutcome outcome =
-      mpirun(2, "'" GODWIT_BINARY_DIR "/train_resnet' " + base_ + " --batch 8 --max-steps 3 --trace", scratch_);
+      mpirun(2, "'" GODWIT_SHELL_BINARY_DIR "/train_resnet' " + base_ + " --batch 8 --max-steps 3 --trace", scratch_);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const json trace = read_trace();
   EXPECT_LT(trace["otherData"]["clock_error_us"], 1e6);

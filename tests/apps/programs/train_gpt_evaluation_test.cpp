@@ -46,7 +46,7 @@ TEST_F(TrainGptEvaluation, IsAbandonedAfterAStopSignal) {
 
 TEST_F(TrainGptEvaluation, IsAbandonedByAllRanksAfterAStopSignalToOne) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
-  const std::string program = "'" GODWIT_BINARY_DIR "/train_gpt' " + base_ + " " + flags_;
+  const std::string program = "'" GODWIT_SHELL_BINARY_DIR "/train_gpt' " + base_ + " " + flags_;
   const MpiOutcome outcome = mpirun(1, program + " : -np 1 " + signal_after(2, "TERM") + program, scratch_);
   EXPECT_NE(outcome.exit_code, 0);
   EXPECT_THAT(outcome.out, HasSubstr("the evaluation after step 2 is abandoned"));

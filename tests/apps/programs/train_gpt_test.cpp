@@ -75,7 +75,7 @@ TEST_F(TrainGpt, ASeparatorOfDocumentsCountsAsOneByte) {
   std::string lines;
   for (int i = 0; i < 100; ++i) lines += "{\"text\": \"7\"}\n";
   write_file(folder_ / "lines.jsonl", lines);
-  done("--data lines.jsonl --tokenizer '" GODWIT_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json'");
+  done("--data lines.jsonl --tokenizer '" GODWIT_SHELL_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json'");
   ASSERT_FALSE(metrics().empty());
   EXPECT_NEAR(metrics().back()["bits_per_byte"].get<double>(),
               metrics().back()["val_loss"].get<double>() / std::log(2.0), 1e-6);
@@ -386,7 +386,7 @@ TEST_F(TrainGpt, AnotherModelReplacesTheSizesOfTheFile) {
 
 // A folder's tokenizer.json may have parts that train_gpt does not read. The saved folder has them, too.
 TEST_F(TrainGpt, SavesTheWholeTokenizerOfTheInitialWeights) {
-  save_model("first", "--max-steps 1 --tokenizer '" GODWIT_SOURCE_DIR "/tests/data/golden/bpe/llama3.json'");
+  save_model("first", "--max-steps 1 --tokenizer '" GODWIT_SHELL_SOURCE_DIR "/tests/data/golden/bpe/llama3.json'");
   json tokenizer = json::parse(read_file(folder_ / "first/tokenizer.json"));
   tokenizer["truncation"] = {{"max_length", 9}};
   write_file(folder_ / "first/tokenizer.json", tokenizer.dump());
@@ -399,7 +399,7 @@ TEST_F(TrainGpt, SavesTheWholeTokenizerOfTheInitialWeights) {
 TEST_F(TrainGpt, PredictTakesARun) {
   for (const char* model : {"", "--model llama_nano ", "--model mixtral_nano "}) {
     done(std::string(model) + "--max-steps 3");
-    const std::string command = "cd '" + folder_.string() + "' && '" GODWIT_SOURCE_DIR
+    const std::string command = "cd '" + folder_.string() + "' && '" GODWIT_SHELL_SOURCE_DIR
                                 "/tools/predict' --run run --nodes 2 --methods dense,birder --json >out 2>err";
     EXPECT_EQ(std::system(command.c_str()), 0) << model << read_file(folder_ / "err");
     const json predicted = json::parse(read_file(folder_ / "out"), nullptr, false);
@@ -478,7 +478,7 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
 TEST_F(TrainGpt, NamesRanksWithAnotherText) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   write_file(folder_ / "other.txt", story(40) + "?!");
-  const std::string program = "'" GODWIT_BINARY_DIR "/train_gpt' " + base_ + " ";
+  const std::string program = "'" GODWIT_SHELL_BINARY_DIR "/train_gpt' " + base_ + " ";
   const MpiOutcome outcome = mpirun(2, program + ": -np 1 " + program + "--data other.txt", scratch_);
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("ranks disagree on the tokenizer: rank 2 differs from the rest; "

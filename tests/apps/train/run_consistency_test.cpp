@@ -30,7 +30,7 @@ TEST(Consistency, NamesAHostWithAnotherBuild) {
 std::string hash_of(const TempFolder& folder) {
   const std::string line = "cmake -D 'SOURCE=" + folder.str() +
                            "' -D 'FOLDERS=apps;comm' -D 'OUT=" + (folder / "hash.cpp") +
-                           "' -P '" GODWIT_SOURCE_DIR "/cmake/SourceHash.cmake'";
+                           "' -P '" GODWIT_SHELL_SOURCE_DIR "/cmake/SourceHash.cmake'";
   EXPECT_EQ(std::system(line.c_str()), 0);
   const Bytes text = read(folder / "hash.cpp");
   return {text.begin(), text.end()};

@@ -11,7 +11,7 @@
 namespace godwit {
 namespace mpi_test {
 
-constexpr const char* kRanks = "'" GODWIT_BINARY_DIR "/mpi_ranks' ";
+constexpr const char* kRanks = "'" GODWIT_SHELL_BINARY_DIR "/mpi_ranks' ";
 
 class Mpi : public testing::Test {
  protected:

@@ -149,9 +149,8 @@ TEST(SquadMetrics, ScoresTheDevelopmentSetLikeTheReference) {
   }
   TempFolder folder;
   std::ofstream(folder / "p.json") << predictions.dump();
-  const std::string script = std::string(GODWIT_SOURCE_DIR) + "/tests/data/text/squad_evaluate.py";
-  const std::string command =
-      "python3 '" + script + "' '" + path + "' '" + (folder / "p.json") + "' >'" + (folder / "out") + "'";
+  const std::string command = "python3 '" GODWIT_SHELL_SOURCE_DIR "/tests/data/text/squad_evaluate.py' \"" + path +
+                              "\" '" + (folder / "p.json") + "' >'" + (folder / "out") + "'";
   ASSERT_EQ(std::system(command.c_str()), 0);
   const json reference = json::parse(std::ifstream(folder / "out"));
   const SquadScore score = squad_score(squad, read_answers(folder / "p.json"));
