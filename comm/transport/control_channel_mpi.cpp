@@ -12,6 +12,7 @@ constexpr std::chrono::milliseconds kCheckInterval{10};  // between two checks o
 // The notices of an ended process arrive within kGrace. The ranks of a host report a lost process at different times,
 // kBetweenRanks apart, so that only one rank reports it.
 constexpr std::chrono::milliseconds kGrace{100}, kBetweenRanks{30};
+constexpr std::chrono::seconds kSuspended{1};  // a waiting rank polls much more often
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void ControlChannel::post() {
 void ControlChannel::poll() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
+  notice_suspension();
   if (receiving_ == MPI_REQUEST_NULL) post();  // an earlier poll() failed to post it
   for (int arrived = 1; arrived;) {
     MPI_Status status;
@@ -53,6 +55,13 @@ void ControlChannel::poll() {
     post();
   }
   check_processes();
+  notice_suspension();  // MPI may yield the core, so a suspension often begins within MPI_Test()
+}
+
+void ControlChannel::notice_suspension() {
+  const auto now = Clock::now();
+  if (now - polled_ > kSuspended) last_busy_ = now;
+  polled_ = now;
 }
 
 void ControlChannel::check_processes() {

@@ -37,7 +37,9 @@ class ControlChannel {
   std::optional<int> failed_peer() const;       // the peer whose failure was received first
   std::optional<int> lost_peer() const;         // a peer on this host whose process ended without finish()
   std::optional<Clock::time_point> finished_at(int rank) const;
-  Clock::time_point last_busy() const;  // time at which the last busy notice of another rank arrived
+  // Time at which the last busy notice of another rank arrived, or at which this process continued after a suspension,
+  // such as SIGSTOP or Ctrl-Z.
+  Clock::time_point last_busy() const;
   std::vector<int> undecided() const;   // ranks whose number of steps is not known
   // The rank that reports all failures: the lowest finished rank with a failure of its own. If there is none, the
   // lowest finished rank.
@@ -59,6 +61,7 @@ class ControlChannel {
   std::string defect(const Notice& notice, const MPI_Status& status) const;  // empty if valid
   void take(const Notice& notice);
   void check_processes();
+  void notice_suspension();  // if this process was suspended, other ranks may have been too, so waits begin anew
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -70,7 +73,7 @@ class ControlChannel {
   std::map<int, std::string> failures_;
   std::optional<int> failed_peer_;
   std::vector<std::optional<Clock::time_point>> finished_;
-  Clock::time_point last_busy_{}, processes_checked_{};
+  Clock::time_point last_busy_{}, polled_{}, processes_checked_{};
   std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and when this was detected
   int64_t begun_ = 0;                          // number of steps that this rank has begun
   std::vector<std::optional<int64_t>> steps_;  // number of steps that each rank has answered

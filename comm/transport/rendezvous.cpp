@@ -6,6 +6,11 @@
 #include "comm/failure.h"
 
 namespace godwit {
+namespace {
+
+constexpr std::chrono::milliseconds kWaitSlice{500};  // a waiting member wakes after this time
+
+}  // namespace
 
 Rendezvous::Rendezvous(std::vector<int> world_ranks, std::chrono::milliseconds timeout, const BusyRanks& busy)
     : ranks_(std::move(world_ranks)),
@@ -31,11 +36,14 @@ void Rendezvous::enter(int member, const CollectiveCall& call) {
   }
   const uint64_t mine = meeting_;
   bool in_time = false;
-  for (const auto start = BusyRanks::Clock::now(); !in_time;) {
+  for (auto start = BusyRanks::Clock::now(), polled = start; !in_time;) {
+    const auto now = BusyRanks::Clock::now();
+    if (now - polled > 2 * kWaitSlice) start = now;  // the process was suspended, so other members need time too
+    polled = now;
     const auto limit = std::max(start, busy_.last()) + timeout_;
-    if (limit <= BusyRanks::Clock::now()) break;
-    in_time =
-        changed_.wait_until(lock, limit, [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
+    if (limit <= now) break;
+    in_time = changed_.wait_until(lock, std::min(limit, now + kWaitSlice),
+                                  [&] { return meeting_ != mine || !failure_.empty() || retired_.has_value(); });
   }
   if (meeting_ == mine) give_up(member, call.phase, !in_time);
 }

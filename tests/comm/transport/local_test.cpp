@@ -1,8 +1,10 @@
 #include "comm/transport/local.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -198,6 +200,24 @@ TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorAccessFreedMemory) {
       }
     });
   }
+}
+
+// Another process is suspended for longer than the timeout, while rank 0 waits.
+TEST(LocalDeathTest, ASuspendedRunContinues) {
+  if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos)
+    GTEST_SKIP() << "the thread sanitizer cannot start threads in a child process";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    const std::string pid = std::to_string(getpid());
+    (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") >/dev/null 2>&1 &").c_str());
+    const auto body = [](Communicator& comm) {
+      for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      comm.world->barrier("later");
+    };
+    run_local({2, 1}, body, {.timeout = std::chrono::seconds(2)});
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(7), "");
 }
 
 TEST(Local, RefusesInvalidTopologiesAndOptions) {

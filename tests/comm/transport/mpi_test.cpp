@@ -109,6 +109,13 @@ TEST_F(Mpi, ARankThatEndsDiesOrStopsIsDetected) {
   EXPECT_EQ(barrier.err.find("did not join", barrier.err.find("did not join") + 1), std::string::npos) << barrier.err;
 }
 
+// Ctrl-Z, a batch system or a debugger may suspend all processes. The time does not count.
+TEST_F(Mpi, ASuspendedRunContinues) {
+  const MpiOutcome outcome = mpirun(2, kRanks + std::string("fail suspended"), folder_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_GT(outcome.seconds, 3);
+}
+
 // For example, the reporter is of another build, and expects that another rank reports.
 TEST_F(Mpi, TheNextRankReportsIfTheReporterDoesNot) {
   expect_failure("reporter_stops", "mpi_ranks: rank 2: loader: corrupt file\n");

@@ -96,6 +96,14 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        if (comm.rank == 2) fail("loader: corrupt file");
        reduce_for_ever(comm);
      }},
+    // Not a failure: all processes are suspended for longer than the timeout, while rank 0 waits.
+    {"suspended",
+     [](Communicator& comm) {
+       const std::string pid = std::to_string(getpid());
+       (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") &").c_str());
+       for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+       comm.world->barrier("later");
+     }},
     {"all_throw", [](Communicator&) { fail("data folder x: not found"); }},
     {"two_throw",
      [](Communicator& comm) {
@@ -327,7 +335,7 @@ TEST(MpiRanks, NoticesArriveAfterAFailedReceive) {
 int run_failure(const std::string& name) {
   const int rank = launcher()->rank, world = launcher()->world;
   const Topology topology = name == "topologies" && rank == 1 ? Topology{1, world} : Topology{world, 1};
-  const int timeout = name == "alone" ? 1 : name.starts_with("stopped") ? 5 : 60;
+  const int timeout = name == "alone" ? 1 : name == "suspended" ? 2 : name.starts_with("stopped") ? 5 : 60;
   try {
     run_mpi(topology, kFailures.at(name), {.timeout = std::chrono::seconds(timeout)});
     return 0;
