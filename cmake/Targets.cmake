@@ -84,7 +84,7 @@ function(godwit_library folder)
     target_compile_options(godwit_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   # The standard headers that most sources include are precompiled: once for the libraries that use Highway, whose macros
-  # must be the same, and once for the others.
+  # must be the same, and once for the others and the programs.
   set(first nn)
   if("Highway::hwy" IN_LIST ARG_PRIVATE_LIBS)
     set(first engine)
@@ -132,6 +132,7 @@ endfunction()
 function(godwit_app name library)
   add_executable(${name} apps/${name}.cpp)
   target_link_libraries(${name} PRIVATE godwit_${library})
+  target_precompile_headers(${name} REUSE_FROM godwit_nn)
 endfunction()
 
 # Settings of all test programs, which take most of the build time. Tests are compiled with -Og, the optimization level
