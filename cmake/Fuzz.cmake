@@ -6,4 +6,12 @@ add_executable(fuzz ${sources} apps/report/log_options.cpp models/bert_config.cp
                models/llama_config.cpp models/rotary_scaling.cpp)
 target_link_libraries(fuzz PRIVATE godwit_optim godwit_data_text godwit_source_hash Highway::hwy nlohmann_json::nlohmann_json)
 target_precompile_headers(fuzz REUSE_FROM godwit_engine)
+# Several sources are compiled as one, as in libraries (Targets.cmake).
+if(GODWIT_BATCH GREATER 1)
+  set_target_properties(fuzz PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${GODWIT_BATCH})
+endif()
 target_link_options(fuzz PRIVATE -fsanitize=fuzzer)
+# autograd has no reader, and compiles faster without counters of covered code. It keeps -fsanitize=fuzzer-no-link,
+# because it reuses the precompiled headers of engine.
+target_compile_options(godwit_autograd PRIVATE
+  -fno-sanitize-coverage=func,edge,indirect-calls,trace-cmp,inline-8bit-counters,pc-table,stack-depth)
