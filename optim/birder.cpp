@@ -285,6 +285,13 @@ const OptimizerMethod& birder_method() {
       .make = [](const AnyOptions& options, OptimizerInputs inputs) -> std::unique_ptr<Optimizer> {
         return std::make_unique<Birder>(options.as<Birder::Options>(), inputs.buckets, inputs.comm, inputs.seed);
       },
+      .notices =
+          [](const AnyOptions& options, int64_t steps) {
+            const int64_t t0 = options.as<Birder::Options>().t0;
+            if (t0 < steps) return std::vector<std::string>();
+            return std::vector{detail::concat("birder: optimizer.t0 is ", t0, ", but the run has ", steps,
+                                              " steps, so the mean magnitude may decrease in every step; lower it")};
+          },
   };
   return method;
 }

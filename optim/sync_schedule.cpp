@@ -83,4 +83,11 @@ int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps) {
   return changes;
 }
 
+int64_t synchronizations(const ZeroOneAdam::Options& options, int64_t steps) {
+  SyncSchedule schedule(options);
+  int64_t rounds = 0;
+  for (int64_t step = 1; step <= steps; ++step) rounds += schedule.at(step).sync;
+  return rounds;
+}
+
 }  // namespace godwit

@@ -43,5 +43,7 @@ class SyncSchedule {
 
 // Number of changes of the second moment in a run of `steps` steps.
 int64_t variance_changes(const ZeroOneAdam::Options& options, int64_t steps);
+// Number of steps of T_u in a run of `steps` steps.
+int64_t synchronizations(const ZeroOneAdam::Options& options, int64_t steps);
 
 }  // namespace godwit

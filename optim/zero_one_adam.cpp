@@ -17,6 +17,16 @@ namespace {
 
 constexpr const char* kZeroOneAdam = "zero_one_adam";
 
+// Text for a run without local steps, although max_interval allows them.
+std::string every_step_notice(const ZeroOneAdam::Options& o) {
+  const char* reason = o.intervals == ZeroOneAdam::Intervals::learning_rate
+                           ? "the learning rate does not fall to half of its value at the end of the warm-up; set "
+                             "optimizer.intervals=doubling, or another schedule"
+                           : "the run ends before an interval exceeds one step; lower optimizer.doubling_steps or the "
+                             "warm-up";
+  return detail::concat(kZeroOneAdam, " synchronizes in every step of this run, because ", reason);
+}
+
 }  // namespace
 
 void ZeroOneAdam::Options::describe(OptionList& list) {
@@ -224,8 +234,10 @@ const OptimizerMethod& zero_one_adam_method() {
       .notices =
           [](const AnyOptions& any, int64_t steps) {
             const Options& o = any.as<Options>();
-            if (o.bias_correction) return std::vector<std::string>();
-            return frozen_variance_notices(kZeroOneAdam, o.beta2, variance_changes(o, steps));
+            std::vector<std::string> all;
+            if (!o.bias_correction) all = frozen_variance_notices(kZeroOneAdam, o.beta2, variance_changes(o, steps));
+            if (o.max_interval > 1 && synchronizations(o, steps) == steps) all.push_back(every_step_notice(o));
+            return all;
           },
       .divergence_hint = long_steps_hint(kZeroOneAdam),
   };

@@ -169,17 +169,43 @@ TEST(OptimizerMethods, AFrozenSecondMomentPrintsANotice) {
   const auto notices = [](const OptimizerConfig& config, int64_t steps) {
     return config.method().notices(config.options(), steps);
   };
+  const auto linear = [](int64_t steps) { return Schedule({.name = "linear"}, 1e-3, 10, steps); };
   for (const char* name : {"one_bit_adam", "zero_one_adam"}) {
     const OptimizerConfig published(name, R"({"bias_correction": false})");
-    EXPECT_TRUE(notices(for_run(name, Schedule({}, 1e-3, 10, 40), 40), 40).empty()) << name;
-    const auto few = notices(for_run(published, Schedule({}, 1e-3, 10, 40), 40), 40);
+    EXPECT_TRUE(notices(for_run(name, linear(40), 40), 40).empty()) << name;
+    const auto few = notices(for_run(published, linear(40), 40), 40);
     ASSERT_EQ(few.size(), 1u);
     EXPECT_NE(few[0].find(std::string(name) + " freezes its second moment after "), std::string::npos) << few[0];
-    EXPECT_TRUE(notices(for_run(published, Schedule({}, 1e-3, 10, 10'000), 10'000), 10'000).empty()) << name;
+    EXPECT_TRUE(notices(for_run(published, linear(10'000), 10'000), 10'000).empty()) << name;
   }
   EXPECT_NE(notices(OneBitAdam::Options{.warmup_steps = 6, .bias_correction = false}, 40)[0].find(
                 "after 6 changes, at 0.6 % of g²"),
             std::string::npos);
+}
+
+TEST(OptimizerMethods, OptionsWithoutEffectInTheRunPrintANotice) {
+  const auto notices = [](const OptimizerConfig& config, int64_t steps, const std::string& schedule = "cosine") {
+    const OptimizerConfig fitted = for_run(config, Schedule({.name = schedule}, 1e-3, 10, steps), steps);
+    const auto notices_of = fitted.method().notices;
+    return notices_of ? notices_of(fitted.options(), steps) : std::vector<std::string>();
+  };
+  EXPECT_TRUE(notices("birder", 40).empty());
+  EXPECT_TRUE(notices(Birder::Options{.t0 = 39}, 40).empty());
+  EXPECT_EQ(notices(Birder::Options{.t0 = 40}, 40),
+            std::vector<std::string>{"birder: optimizer.t0 is 40, but the run has 40 steps, so the mean magnitude may "
+                                     "decrease in every step; lower it"});
+
+  const std::string every = "zero_one_adam synchronizes in every step of this run, because ";
+  const OptimizerConfig doubling("zero_one_adam", R"({"intervals": "doubling", "warmup_steps": 10})");
+  EXPECT_TRUE(notices(doubling, 40).empty());
+  EXPECT_EQ(notices(doubling, 20),
+            std::vector{every + "the run ends before an interval exceeds one step; lower optimizer.doubling_steps or "
+                                "the warm-up"});
+  EXPECT_EQ(notices("zero_one_adam", 40, "constant"),
+            std::vector{every + "the learning rate does not fall to half of its value at the end of the warm-up; set "
+                                "optimizer.intervals=doubling, or another schedule"});
+  EXPECT_TRUE(notices({"zero_one_adam", R"({"max_interval": 1})"}, 40, "constant").empty())
+      << "the user asked for a synchronization in every step";
 }
 
 }  // namespace optimizer_methods_test
