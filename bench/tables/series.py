@@ -164,7 +164,7 @@ class Table:
 
     def choose(self, method):
         """(metric on validation data by tried rate, best rate). Extends the grid until the best rate has a neighbor on
-        each side, or most_rates are tried."""
+        each side, or most_rates are tried. Includes rates of other rows, such as those of an earlier first rate."""
         first = self.methods[method][0]
         if self.validation is None:
             return {first: None}, first
@@ -176,15 +176,22 @@ class Table:
                 if not self.only_prints:
                     run.train()
                 tried[rate] = run.value()
-            worst = float("-inf") if self.better is max else float("inf")
-            best = self.better(tried, key=lambda rate: worst if tried[rate] is None else tried[rate])
+            best = self.best_of(tried)
             wanted = []
             if len(tried) < self.most_rates and tried[best] is not None:
                 if best == min(tried):
                     wanted = [rounded(best / STEP)]
                 elif best == max(tried):
                     wanted = [rounded(best * STEP)]
-        return tried, best
+        for row in self.rows.rows.values():
+            if row["method"] == method and row["data"] == "validation":
+                rate = float(row["lr"])
+                tried.setdefault(rate, Run(self, method, rate, 1, True).value())
+        return tried, self.best_of(tried)
+
+    def best_of(self, tried):
+        worst = float("-inf") if self.better is max else float("inf")
+        return self.better(tried, key=lambda rate: worst if tried[rate] is None else tried[rate])
 
     def measure(self, method, seeds):
         tried, best = self.choose(method)
