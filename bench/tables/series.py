@@ -306,7 +306,7 @@ class Table:
                               for rate in sorted(tried)) if rates else f"{best:g}"
             values = [self.factor * value for run in runs.values() if (value := run.value()) is not None]
             diverged = sum(run.row() is not None for run in runs.values()) - len(values)
-            spread = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
+            spread = f" ± {float(f'{statistics.stdev(values):.2g}'):g}" if len(values) > 1 else ""
             mean = f"{statistics.mean(values):.4g}{spread}" if values else "–"
             sent = [int(run.row()["bytes_between_nodes_per_step"]) for run in runs.values() if run.value() is not None]
             count = "" if len(values) == most else f" ({len(values)} {'seed' if len(values) == 1 else 'seeds'}{f', {diverged} diverged' if diverged else ''})"
