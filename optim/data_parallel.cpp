@@ -150,7 +150,7 @@ DataParallel::DataParallel(Layout layout, Communicator& comm, const DataParallel
   check_identical(*comm.world, layout.value_hash, "the initial weights", "load the same weights on all ranks");
   if (hybrid())
     check_identical(*between_.world, updated_buckets().value_hash(),
-                    "the initial weights of a shard (ranks are nodes)");
+                    "the initial weights of a shard (ranks are nodes)", "load the same weights on all nodes");
   if (parameters_) scheduler_.on_complete([this](Bucket& bucket) { parameters_->release(bucket); });
   else if (options.exchange.sharding != Sharding::none)
     shards_ =

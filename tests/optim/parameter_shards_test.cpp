@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/leaf.h"
 #include "optim/ema.h"
 #include "tests/comm/waiting_groups.h"
 #include "tests/optim/parameter_shards_checks.h"
@@ -138,8 +139,26 @@ TEST(HybridSharding, RefusesOtherInitialValuesOnAnotherNode) {
     const Stack model(comm.node() == 0 ? 7 : 8);
     DataParallel(model.parameters(), comm, {.optimizer = "adamw", .exchange = sharded("dense", "hybrid")});
   };
-  EXPECT_NE(error_of([&] { run_local({2, 2}, start); }).find("ranks disagree on the initial weights"),
+  EXPECT_NE(error_of([&] { run_local({2, 2}, start); }).find("ranks disagree on the initial weights: ranks 2 and 3"),
             std::string::npos);
+}
+
+// All ranks compare the first values of a deferred parameter; the nodes compare all values of a shard.
+TEST(HybridSharding, RefusesOtherInitialValuesInAShardOfAnotherNode) {
+  const auto start = [](Communicator& comm) {
+    const auto fill = [&](const Tensor& part, int64_t begin) {
+      part.fill(0);
+      const int64_t i = 700 - begin;
+      if (i >= 0 && i < part.numel()) part.data<float>()[i] = static_cast<float>(comm.node());
+    };
+    const std::vector<Parameter> parameters = {{"w", Leaf::deferred({1024}, DType::f32, fill)}};
+    DataParallel(parameters, comm, {.optimizer = "adamw", .exchange = sharded("dense", "hybrid")});
+  };
+  const std::string error = error_of([&] { run_local({2, 2}, start); });
+  EXPECT_NE(error.find("ranks disagree on the initial weights of a shard (ranks are nodes): rank 1 differs from the "
+                       "rest; load the same weights on all nodes"),
+            std::string::npos)
+      << error;
 }
 
 // Each worker averages its shard; evaluations gather the averages.
