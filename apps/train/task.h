@@ -67,7 +67,7 @@ class Task {
   virtual Forward forward_loaded() = 0;  // forward pass of the loaded batch
   // Tensors, other than parameters and buffers, that carry over from one training batch to the next. For checkpoints.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
-  virtual std::vector<std::string> figures() const { return {}; }  // names of all figures that evaluate() returns
+  virtual std::vector<std::string> figures() const { return {}; }  // names of the figures of evaluate(), in order
   virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
   // Collective: evaluates the current model. Parameters are read only in `read`, which all ranks must call equally
   // often.

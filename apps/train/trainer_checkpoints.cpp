@@ -169,8 +169,7 @@ bool Trainer::wants_checkpoint() {
 
 void Trainer::check_best() const {
   const std::string& wanted = config_.checkpoint.best;
-  std::vector<std::string> names;
-  for (const std::string& name : task_.figures()) names.push_back(name_in_metrics(name));
+  const std::vector<std::string> names = figure_names();
   check(wanted.empty() || std::ranges::find(names, wanted) != names.end(), "checkpoint.best: the evaluations have no ",
         "figure '", excerpt(wanted), "'; use one of ", excerpts(names, names.size()));
 }

@@ -1,4 +1,5 @@
 // The output of a run: metrics, evaluations, the closing lines and weights.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iomanip>
@@ -12,6 +13,7 @@
 #include "comm/host_tensor.h"
 #include "engine/clock.h"
 #include "engine/context.h"
+#include "engine/excerpt.h"
 #include "engine/gpu.h"
 #include "engine/profile.h"
 
@@ -87,10 +89,19 @@ std::string Trainer::name_in_metrics(const std::string& figure) const {
   return figure.starts_with("test_") ? evaluated_set() + figure.substr(4) : figure;
 }
 
+std::vector<std::string> Trainer::figure_names() const {
+  std::vector<std::string> names = task_.figures();
+  for (std::string& name : names) name = name_in_metrics(name);
+  return names;
+}
+
 std::vector<std::pair<std::string, double>> Trainer::figures(const Evaluation& result) const {
   std::vector<std::pair<std::string, double>> all;
   if (result.loss) all.emplace_back(name_in_metrics("test_loss"), *result.loss);
   for (const auto& [name, value] : result.metrics) all.emplace_back(name_in_metrics(name), value);
+  const std::vector<std::string> names = figure_names();
+  check(all.empty() || std::ranges::equal(all, names, {}, &std::pair<std::string, double>::first), "evaluate() of ",
+        task_.name(), " returns other figures than ", excerpts(names, names.size()), "; change figures()");
   return all;
 }
 

@@ -84,6 +84,7 @@ class CountedTask : public Task {
   }
   Forward forward_loaded() override { return task_->forward_loaded(); }
   void average_buffers() override { task_->average_buffers(); }
+  std::vector<std::string> figures() const override { return {"test_loss"}; }
   Evaluation evaluate(const ReadParameters&, const CheckStop&) override { return {.loss = 0, .metrics = {}, .text = ""}; }
   void save(const std::string&, const std::string&) override {}
 

@@ -318,7 +318,7 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
 }
 
 TEST_F(Resume, RefusesARenamedCheckpoint) {
-  ASSERT_EQ(train("--optimizer sgdm --max-steps 4 --checkpoint-every 2").exit_code, 0);
+  ASSERT_EQ(train("--optimizer sgdm --batch 4 --threads 1 --max-steps 4 --checkpoint-every 2").exit_code, 0);
   fs::rename(checkpoints() + "/step-2", checkpoints() + "/step-9");
   const Outcome outcome = train("", "--resume run");
   EXPECT_EQ(outcome.exit_code, 1);

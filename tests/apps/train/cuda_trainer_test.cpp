@@ -118,6 +118,7 @@ class NetTask : public Task {
             .answers = count,
             .samples = count};
   }
+  std::vector<std::string> figures() const override { return {"test_loss"}; }
   Evaluation evaluate(const ReadParameters& read, const CheckStop&) override {
     const NoGrad no_grad;
     net_.train(false);

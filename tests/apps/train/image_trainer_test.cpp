@@ -145,34 +145,35 @@ double number_after(const std::string& text, const std::string& words) {
   return at == std::string::npos ? NAN : std::stod(text.substr(at + words.size()));
 }
 
-// Step 25, in which the loss jumps, is skipped: the parameters stay as after step 24, or return to the checkpoint of
+// Step 22, in which the loss jumps, is skipped: the parameters stay as after step 21, or return to the checkpoint of
 // step 20.
 TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
   const ImageData data = make_data();
   for (const bool birder : {false, true})
     for (const std::string guard : {"skip", "rollback", "off"}) {
       std::stringstream metrics;
-      const std::string text = printed({3, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
-        config.max_steps = 26;
+      const std::string text = printed({2, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+        config.batch = 2;
+        config.max_steps = 23;
         config.epochs = 100;
         config.spike.guard = guard;
-        config.checkpoint.every = "10";
-        config.check_replicas = 1;
+        config.checkpoint.every = "20";
+        config.check_replicas = 11;
         config.non_finite = "skip";
         config.clip.norm = 1e6;
         config.log_every = 1;
         config.ema.decay = 0.5;
         if (birder) config.optimizer = "birder";
-        SpikingTask task(config, data, comm, 24);
+        SpikingTask task(config, data, comm, 21);
         Trainer(image_program(), config, task, comm).run(progress);
-        EXPECT_NE(task.before[20], task.before[24]) << guard;
-        EXPECT_EQ(task.before[25] == task.before[20], guard == "rollback") << guard << ", rank " << comm.rank;
-        EXPECT_EQ(task.before[25] == task.before[24], guard == "skip") << guard << ", rank " << comm.rank;
+        EXPECT_NE(task.before[20], task.before[21]) << guard;
+        EXPECT_EQ(task.before[22] == task.before[20], guard == "rollback") << guard << ", rank " << comm.rank;
+        EXPECT_EQ(task.before[22] == task.before[21], guard == "skip") << guard << ", rank " << comm.rank;
         task.before.push_back(values_of(task.model()));
         expect_between(task, task.model().parameters().size());
         if (comm.rank == 0) metrics << std::ifstream(config.run_dir + "/metrics.jsonl").rdbuf();
         if (birder || guard != "skip") return;
-        config.max_steps = 27, config.resume = "auto";
+        config.max_steps = 24, config.resume = "auto";
         run(config, ImageTask(config, data, comm), comm, progress);
       });
       SCOPED_TRACE(guard + text);
@@ -181,22 +182,36 @@ TEST(ImageTrainer, AJumpOfTheLossSkipsTheStepOrRollsBack) {
       for (std::string line; std::getline(metrics, line);)
         if (const nlohmann::json read = nlohmann::json::parse(line); read.contains("loss")) {
           ++step;
-          EXPECT_EQ(read["skipped"], on && step >= 25 ? 1 : 0) << line;
-          EXPECT_EQ(read.contains("grad_norm"), !on || step != 25) << line;
-          if (on && step == 25) {
+          EXPECT_EQ(read["skipped"], on && step >= 22 ? 1 : 0) << line;
+          EXPECT_EQ(read.contains("grad_norm"), !on || step != 22) << line;
+          if (on && step == 22) {
             const double loss = read["loss"];
             EXPECT_NEAR(number_after(text, "the loss is "), loss, 1e-3 * loss);
           }
         }
-      EXPECT_EQ(step, 26);
-      EXPECT_EQ(text.find("step 25 skipped: the loss is ") != std::string::npos, on);
-      EXPECT_EQ(text.find("1 of 26 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
-      EXPECT_EQ(text.find("1 of 27 steps were skipped: loss or gradient norm jumped") != std::string::npos,
+      EXPECT_EQ(step, 23);
+      EXPECT_EQ(text.find("step 22 skipped: the loss is ") != std::string::npos, on);
+      EXPECT_EQ(text.find("1 of 23 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
+      EXPECT_EQ(text.find("1 of 24 steps were skipped: loss or gradient norm jumped") != std::string::npos,
                 guard == "skip" && !birder);
       EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,
                 guard == "rollback");
       EXPECT_EQ(text.find("checkpoints/step-20\n") != std::string::npos, guard == "rollback");
     }
+}
+
+TEST(ImageTrainer, EvaluationsReturnTheDeclaredFigures) {
+  struct MisnamedTask : ImageTask {
+    using ImageTask::ImageTask;
+    std::vector<std::string> figures() const override { return {"test_loss", "test_top5", "test_top1"}; }
+  };
+  const ImageData data = make_data();
+  const auto train = [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+    config.max_steps = 1;
+    run(config, MisnamedTask(config, data, comm), comm, progress);
+  };
+  EXPECT_THAT(error_of([&] { printed({1, 1}, train); }),
+              HasSubstr("evaluate() of resnet20 returns other figures than test_loss, test_top5, test_top1; change "));
 }
 
 // A task with a NaN gradient in the second batch of rank 1.
