@@ -5,7 +5,7 @@ find_package(nlohmann_json 3.10 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
-find_package(Highway MODULE REQUIRED)
+find_package(Highway 1.0.3 MODULE REQUIRED) # the first version with Xor3
 
 # Highway compiles every kernel once per instruction set: scalar, SSSE3, SSE4, AVX2, AVX-512. SSSE3 is left out to save
 # time: processors with SSSE3 and without SSE4 date from before 2009; they run the scalar kernels.

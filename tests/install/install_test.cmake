@@ -1,5 +1,5 @@
 # Tests the use of Godwit from other projects. Expects SOURCE, BINARY (a complete build) and GENERATOR.
-# 1. Configures the tree in a folder whose name CMake cannot use, which must fail.
+# 1. Configures the tree in a folder whose name CMake cannot use, and with an old Highway, which must fail.
 #    Then configures it in a folder whose name has the form of a CMake variable.
 # 2. Installs the tree, moves it, builds the programs of examples/ against it with find_package and runs them. Their
 #    losses must fall, and their pages (docs/embedding.md, docs/extending.md) must contain them verbatim.
@@ -27,6 +27,13 @@ execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B "${work}/a#b" -G ${GENE
                 RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE err)
 if(status EQUAL 0 OR NOT err MATCHES "a#b: CMake[ \n]+cannot[ \n]+build")
   message(FATAL_ERROR "a folder whose name CMake cannot use is not refused: ${err}")
+endif()
+
+file(WRITE ${work}/highway/hwy/highway.h "#define HWY_MAJOR 1\n#define HWY_MINOR 0\n#define HWY_PATCH 2\n")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/old-highway -G ${GENERATOR}
+                -D Highway_INCLUDE_DIR=${work}/highway RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE err)
+if(status EQUAL 0 OR NOT err MATCHES "version \"1.0.2\",[ \n]+but[ \n]+required[ \n]+is[ \n]+at[ \n]+least[ \n]+\"1.0.3\"")
+  message(FATAL_ERROR "Highway 1.0.2 is not refused: ${err}")
 endif()
 
 file(CREATE_LINK ${SOURCE} ${work}/a@work@b SYMBOLIC)
