@@ -83,7 +83,7 @@ std::string ControlChannel::defect(const Notice& notice, const MPI_Status& statu
   MPI_Get_count(&status, MPI_BYTE, &bytes);
   if (bytes != sizeof(Notice)) return detail::concat(bytes, " bytes, expected ", sizeof(Notice));
   if (notice.rank != status.MPI_SOURCE) return detail::concat("it names rank ", notice.rank, " as its sender");
-  if (notice.kind < Kind::failed || notice.kind > Kind::stop)
+  if (notice.kind < Kind::failed || notice.kind > Kind::reported)
     return detail::concat("its kind is ", static_cast<int32_t>(notice.kind));
   if (!std::memchr(notice.text, 0, sizeof(notice.text))) return "its text is not terminated";
   return {};
@@ -101,6 +101,8 @@ void ControlChannel::take(const Notice& notice) {
     if (notice.rank != rank_) last_busy_ = Clock::now();
   } else if (notice.kind == Kind::stop) {
     stop_requested_ = true;
+  } else if (notice.kind == Kind::reported) {
+    reported_ = true;
   } else {
     steps_[rank] = notice.steps;
     send_steps();
@@ -117,8 +119,10 @@ void ControlChannel::send(Kind kind, const std::string& text) {
   notice.steps = begun_;
   std::strncpy(notice.text, text.c_str(), sizeof(notice.text) - 1);
   for (int peer = 0; peer < static_cast<int>(finished_.size()); ++peer)
-    if (peer != rank_)
-      check_mpi(MPI_Isend(&notice, sizeof(Notice), MPI_BYTE, peer, 0, comm_, &sending_.emplace_back()), "MPI_Isend");
+    if (peer != rank_) {
+      MPI_Request& request = sending_.emplace_back(MPI_REQUEST_NULL);
+      check_mpi(MPI_Isend(&notice, sizeof(Notice), MPI_BYTE, peer, 0, comm_, &request), "MPI_Isend");
+    }
   take(notice);
 }
 
@@ -137,6 +141,11 @@ void ControlChannel::finish() {
 void ControlChannel::busy() {
   std::lock_guard lock(mutex_);
   send(Kind::busy);
+}
+
+void ControlChannel::report() {
+  std::lock_guard lock(mutex_);
+  send(Kind::reported);
 }
 
 // A rank that has finished already counts as having begun every step.
@@ -222,6 +231,11 @@ int ControlChannel::reporter() const {
 bool ControlChannel::all_finished() const {
   std::lock_guard lock(mutex_);
   return std::all_of(finished_.begin(), finished_.end(), [](const auto& at) { return at.has_value(); });
+}
+
+bool ControlChannel::reported() const {
+  std::lock_guard lock(mutex_);
+  return reported_;
 }
 
 }  // namespace godwit

@@ -1,4 +1,5 @@
-// ControlChannel: sends notices between the ranks of one run_mpi(): a rank failed, ended, is busy, or requests a stop.
+// ControlChannel: sends notices between the ranks of one run_mpi(): a rank failed, ended, is busy, requests a stop, or
+// has printed the errors.
 #pragma once
 #include <mpi.h>
 
@@ -26,6 +27,7 @@ class ControlChannel {
   bool fail(const std::string& reason);   // announces that this rank failed; later calls do nothing, return false
   void finish();                          // announces that this rank's body has ended, with or without an error
   void busy();                            // announces that this rank is busy; must be repeated meanwhile
+  void report();                          // announces that this process has printed the errors of the run
   // Implements RunControl::may_continue(); nullopt while undecided. A rank that requests a stop sends the number of
   // steps that it has begun. Every other rank answers with its number of steps when it polls. All ranks stop after the
   // largest number.
@@ -45,9 +47,10 @@ class ControlChannel {
   // lowest finished rank.
   int reporter() const;
   bool all_finished() const;
+  bool reported() const;  // whether a rank has printed the errors
 
  private:
-  enum class Kind : int32_t { failed, finished, busy, steps, stop };
+  enum class Kind : int32_t { failed, finished, busy, steps, stop, reported };
   struct Notice {
     Kind kind;
     int32_t rank;
@@ -77,7 +80,7 @@ class ControlChannel {
   std::map<int, Clock::time_point> dead_;      // peers whose process has ended, and when this was detected
   int64_t begun_ = 0;                          // number of steps that this rank has begun
   std::vector<std::optional<int64_t>> steps_;  // number of steps that each rank has answered
-  bool stop_requested_ = false;
+  bool stop_requested_ = false, reported_ = false;
 };
 
 }  // namespace godwit

@@ -22,7 +22,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{1};
 constexpr std::chrono::seconds kSettle{2};     // after a failure, time for the other ranks to leave their collectives
-constexpr std::chrono::seconds kReporter{10};  // time for the reporting rank to end all processes
+// Time for the reporting rank to end all processes: a part of the timeout, at most kReporter.
+constexpr std::chrono::seconds kReporter{10};
+constexpr int kReporterPart = 6;
 constexpr std::chrono::milliseconds kNextReporter{100};  // after this time, the next rank reports
 
 Topology agree_on_topology(Topology given, const MpiSession& session) {
@@ -168,14 +170,23 @@ std::string combined(const std::map<int, std::string>& failures) {
   return text;
 }
 
-// After a failure: throws an Error with the errors of all ranks. One rank throws it first; its process then ends the
-// others. Throws PeerFailed if another rank reports a process that has ended.
+void announce_failure(ControlChannel& control, const std::string& reason) {
+  control.poll();
+  if (!control.failed_peer()) control.fail(reason);
+  control.finish();
+}
+
+// After a failure: throws an Error with the errors of all ranks. One rank throws it first; its process prints it and
+// ends the others. Throws PeerFailed if another rank has printed the errors.
 [[noreturn]] void end_failed(MpiWorld& world, const std::exception_ptr& error, int rank) {
   ControlChannel& control = world.control;
   wait_for_notices(control, kSettle, [&] { return control.all_finished(); });
-  if (control.lost_peer()) throw PeerFailed("a process has ended", __FILE__, __LINE__);  // check_peers() reported it
   // The reporter ends this process, unless it is stopped, or is of another build and expects this rank to report.
-  if (control.reporter() != rank) wait_for_notices(control, kReporter + kNextReporter * rank, [] { return false; });
+  Clock::duration patience{0};
+  if (control.reporter() != rank)
+    patience = std::min<Clock::duration>(kReporter, world.timeout / kReporterPart) + kNextReporter * rank;
+  if (wait_for_notices(control, patience, [&] { return control.reported(); }))
+    throw PeerFailed("another rank has printed the errors", __FILE__, __LINE__);
   const std::map<int, std::string> failures = control.failures();
   const std::string text = combined(failures);
   const std::vector<int> silent = unfinished_ranks(control);
@@ -211,7 +222,8 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
   const int rank = session.rank();
   auto world = std::make_shared<MpiWorld>(MPI_COMM_WORLD, options.timeout);
   std::exception_ptr error;
-  bool alone = false;  // whether the error came after all ranks had finished; the others do not wait for notices
+  // Whether this rank reports only its own error: the others do not wait for notices, or it cannot send one.
+  bool alone = false;
   try {
     const Topology topology = agree_on_topology(given, session);
     const int threads = options.threads_per_rank ? options.threads_per_rank : session.threads_per_rank();
@@ -234,13 +246,13 @@ void run_mpi(Topology given, const std::function<void(Communicator&)>& body, con
     error = std::current_exception();
     watch.reset();
     alone = world->control.all_finished() && world->control.failures().empty();
-    if (!alone) {
-      world->control.poll();
-      if (!world->control.failed_peer()) world->control.fail(text_of(error));
-      world->control.finish();
+    try {
+      if (!alone) announce_failure(world->control, text_of(error));
+    } catch (const Error&) {
+      alone = true;
     }
   }
-  session.fail(world);
+  session.fail([world] { world->control.report(); });
   session.set_phase("");
   if (alone) fail(combined({{rank, text_of(error)}}));
   end_failed(*world, error, rank);

@@ -57,11 +57,16 @@ MpiSession::~MpiSession() {
   int ended = 0;
   MPI_Finalized(&ended);
   if (ended) return;
-  if (failed()) MPI_Abort(MPI_COMM_WORLD, 1);
+  if (failed()) {
+    try {
+      last_();
+    } catch (const std::exception&) {
+      // The abort ends the other ranks.
+    }
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
   if (ours_) MPI_Finalize();
 }
-
-void MpiSession::fail(std::shared_ptr<void> world) { failed_ = std::move(world); }
 
 void MpiSession::set_phase(std::string_view phase) {
   if (reporter_) reporter_->set_phase(phase);

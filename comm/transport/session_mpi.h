@@ -2,9 +2,11 @@
 #pragma once
 #include <mpi.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/topology.h"
@@ -34,10 +36,9 @@ class MpiSession {
   PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe
   void set_phase(std::string_view phase);                     // phase of this rank, for the line of a DeathReporter
 
-  // Makes the exit of this process abort all ranks. `world` is kept alive until then, because MPI may still use its
-  // memory.
-  void fail(std::shared_ptr<void> world);
-  bool failed() const { return failed_ != nullptr; }
+  // Makes the exit of this process call `last` and then abort all ranks. `last` owns the memory that MPI may still use.
+  void fail(std::function<void()> last) { last_ = std::move(last); }
+  bool failed() const { return last_ != nullptr; }
 
  private:
   MpiSession();
@@ -49,7 +50,7 @@ class MpiSession {
   int rank_ = 0, rank_on_host_ = 0, threads_per_rank_ = 1;
   bool bound_ = false;
   std::vector<std::string> hosts_;
-  std::shared_ptr<void> failed_;
+  std::function<void()> last_;  // of fail()
   std::unique_ptr<PeerProcesses> peers_on_host_;
   std::unique_ptr<DeathReporter> reporter_;  // reporter of a rank without peers on its host
 };

@@ -39,7 +39,10 @@ void MpiWorld::check_peers(int rank, std::string_view phase) {
   const auto named = [&](int r) { return detail::concat("rank ", r, " on ", hosts[static_cast<size_t>(r)]); };
   const std::string text = detail::concat(named(rank), ": phase '", phase, "': ", named(*lost),
                                           " has ended; its process was killed or has crashed");
-  if (control.fail(text)) std::fprintf(stderr, "%s\n", text.c_str());
+  if (control.fail(text)) {
+    std::fprintf(stderr, "%s\n", text.c_str());
+    control.report();
+  }
   godwit::fail(text);
 }
 

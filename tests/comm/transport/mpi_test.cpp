@@ -19,9 +19,11 @@ class Mpi : public testing::Test {
     if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
   }
 
-  // Expects all processes to end soon with an error, and exactly one of them to print `text`, once.
-  MpiOutcome expect_failure(const std::string& name, const std::string& text, int ranks = 3) {
-    const MpiOutcome outcome = mpirun(ranks, kRanks + ("fail " + name), folder_);
+  // Expects all processes to end soon with an error, and exactly one of them to print `text`, once. `options`: of
+  // mpirun.
+  MpiOutcome expect_failure(const std::string& name, const std::string& text, int ranks = 3,
+                            const std::string& options = "") {
+    const MpiOutcome outcome = mpirun(ranks, options + kRanks + "fail " + name, folder_);
     EXPECT_NE(outcome.exit_code, 0) << name;
     EXPECT_LT(outcome.seconds, 30) << name;
     if (!text.empty()) {
@@ -119,6 +121,20 @@ TEST_F(Mpi, ASuspendedRunContinues) {
 // For example, the reporter is of another build, and expects that another rank reports.
 TEST_F(Mpi, TheNextRankReportsIfTheReporterDoesNot) {
   expect_failure("reporter_stops", "mpi_ranks: rank 2: loader: corrupt file\n");
+}
+
+TEST_F(Mpi, OneRankReportsIfTheLauncherIsSlow) {
+  expect_failure("slow_abort", "mpi_ranks: rank 2: loader: corrupt file\n");
+}
+
+TEST_F(Mpi, ARankThatCannotSendItsErrorReportsIt) {
+  expect_failure("no_notice", "mpi_ranks: rank 1: loader: corrupt file\n");
+}
+
+// Rank 1 ends after the error of rank 0, and before rank 0 reports it.
+TEST_F(Mpi, AnErrorIsReportedAlthoughAProcessHasEnded) {
+  expect_failure("lost_after_error", "mpi_ranks: rank 0: loader: corrupt file\n", 3,
+                 "--mca orte_allowed_exit_without_sync 1 ");
 }
 
 TEST_F(Mpi, AnAllReduceFillsASlowLineInBothDirections) {

@@ -50,9 +50,12 @@ static void count_send(MPI_Comm comm, int peer) {
   receivers[comm].insert(peer);
 }
 
-// Replacements of two MPI functions. They count messages and record the receivers.
+// Replacements of two MPI functions. They count messages and record the receivers. MPI_Isend fails once if send_fails
+// is set.
+static std::atomic<bool> send_fails{false};
 extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
                          MPI_Request* request) {
+  if (send_fails.exchange(false)) return MPI_ERR_OTHER;
   count_send(comm, peer);
   return PMPI_Isend(data, count, type, peer, tag, comm, request);
 }
@@ -73,6 +76,13 @@ extern "C" int MPI_Irecv(void* data, int count, MPI_Datatype type, int peer, int
 static std::atomic<bool> wait_fails{false};
 extern "C" int MPI_Wait(MPI_Request* request, MPI_Status* status) {
   return wait_fails ? MPI_ERR_OTHER : PMPI_Wait(request, status);
+}
+
+// If abort_is_slow is set, the launcher ends the other ranks after two seconds.
+static std::atomic<bool> abort_is_slow{false};
+extern "C" int MPI_Abort(MPI_Comm comm, int code) {
+  if (abort_is_slow) std::this_thread::sleep_for(std::chrono::seconds(2));
+  return PMPI_Abort(comm, code);
 }
 
 namespace {
@@ -103,6 +113,25 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") &").c_str());
        for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
        comm.world->barrier("later");
+      }},
+    {"slow_abort",
+     [](Communicator& comm) {
+       abort_is_slow = true;
+       if (comm.rank == 2) fail("loader: corrupt file");
+       reduce_for_ever(comm);
+     }},
+    {"no_notice",
+     [](Communicator& comm) {
+       comm.world->barrier("start");
+       send_fails = comm.rank == 1;
+       if (comm.rank == 1) fail("loader: corrupt file");
+       reduce_for_ever(comm);
+     }},
+    {"lost_after_error",
+     [](Communicator& comm) {
+       if (comm.rank == 0) fail("loader: corrupt file");
+       std::this_thread::sleep_for(std::chrono::milliseconds(comm.rank == 1 ? 300 : 20'000));
+       ::_exit(0);
      }},
     {"all_throw", [](Communicator&) { fail("data folder x: not found"); }},
     {"two_throw",
@@ -289,7 +318,7 @@ TEST(MpiRanks, MalformedControlMessagesAreFailuresOfTheirSender) {
                         {{0, 1'000'000}, kBytes, malformed + "it names rank 1000000 as its sender"},
                         {{1, -1}, kBytes, malformed + "it names rank -1 as its sender"},
                         {{3, 0}, kBytes, malformed + "it names rank 0 as its sender"},
-                        {{5, 1}, kBytes, malformed + "its kind is 5"},
+                        {{6, 1}, kBytes, malformed + "its kind is 6"},
                         {endless, kBytes, malformed + "its text is not terminated"}};
   const int rank = MpiSession::instance().rank();
   for (const auto& [message, bytes, reason] : cases) {
@@ -335,7 +364,8 @@ TEST(MpiRanks, NoticesArriveAfterAFailedReceive) {
 int run_failure(const std::string& name) {
   const int rank = launcher()->rank, world = launcher()->world;
   const Topology topology = name == "topologies" && rank == 1 ? Topology{1, world} : Topology{world, 1};
-  const int timeout = name == "alone" ? 1 : name == "suspended" ? 2 : name.starts_with("stopped") ? 5 : 60;
+  const bool waits = name.starts_with("stopped") || name == "reporter_stops" || name == "slow_abort";
+  const int timeout = name == "alone" ? 1 : name == "suspended" ? 2 : waits ? 5 : 60;
   try {
     run_mpi(topology, kFailures.at(name), {.timeout = std::chrono::seconds(timeout)});
     return 0;
