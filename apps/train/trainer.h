@@ -105,7 +105,7 @@ class Trainer {
   std::optional<Evaluation> evaluate();
   std::string evaluated_set() const { return config_.validation > 0 ? "validation" : "test"; }
   std::string name_in_metrics(const std::string& figure) const;  // with validation, test_… is validation_…
-  std::vector<std::string> figure_names() const;                 // names of all figures in metrics.jsonl
+  std::vector<std::string> figure_names() const;  // names in metrics.jsonl of the figures of an evaluation
   // The figures of a result, by name in metrics.jsonl. Throws if the names are not figure_names().
   std::vector<std::pair<std::string, double>> figures(const Evaluation& result) const;
   void report(const Evaluation& result, Progress& progress);

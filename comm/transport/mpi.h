@@ -32,8 +32,8 @@ bool mpi_built();  // whether this build has MPI
 //
 // If the body fails on some ranks, every rank leaves its collectives. One rank then throws an Error with all different
 // error texts (prefixed "rank r: " or "rank r on HOST: "); the others throw PeerFailed. If a process has ended, one
-// rank prints the error and all ranks throw PeerFailed. All processes must then print the error and exit: the first
-// process that exits kills the others (MPI_Abort).
+// rank prints the error and all ranks throw PeerFailed. A process must then print its Error, but not PeerFailed, and
+// exit: the first process that exits kills the others (MPI_Abort).
 void run_mpi(Topology given, const std::function<void(Communicator&)>& body, const MpiOptions& options = {});
 
 }  // namespace godwit
