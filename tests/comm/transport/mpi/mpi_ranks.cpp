@@ -113,7 +113,7 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
        (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") &").c_str());
        for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
        comm.world->barrier("later");
-      }},
+     }},
     {"slow_abort",
      [](Communicator& comm) {
        abort_is_slow = true;
