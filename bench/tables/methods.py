@@ -17,13 +17,14 @@ def options(text):
     return [part for word in text.split() for part in (["--set", word] if "=" in word else [word])]
 
 
-def headline(base, decay=None, beta=None, birder_beta_half=None, **rates):
+def headline(base, decay=None, sgdm_decay=None, beta=None, birder_beta_half=None, **rates):
     """The methods of rates, each with its first learning rate, and Birder with compensate_nodes. An exchange is used with the optimizer `base` and has its
-    rate. decay: the weight decay of methods with Adam's updates, by default that of the program. beta: β of the methods
+    rate. decay: the weight decay of methods with Adam's updates, by default that of the program; sgdm_decay: that of SGDM. beta: β of the methods
     that have it, by default that of the program. birder_beta_half: first rate of Birder with β = 0.5."""
     adam = options(f"optimizer.weight_decay={decay}") if decay else []
+    sgdm = options(f"optimizer.weight_decay={sgdm_decay}") if sgdm_decay else []
     of_beta = options(f"optimizer.beta={beta}") if beta else []
-    flags = lambda optimizer: ["--optimizer", optimizer, *([] if optimizer == "sgdm" else adam), *(of_beta if optimizer in ("birder", "softsignsgd") else [])]
+    flags = lambda optimizer: ["--optimizer", optimizer, *(sgdm if optimizer == "sgdm" else adam), *(of_beta if optimizer in ("birder", "softsignsgd") else [])]
     methods = {name: (rate, flags(name)) for name, rate in rates.items()}
     if "birder" in rates:
         methods["birder_compensated"] = rates["birder"], [*flags("birder"), *options("optimizer.compensate_nodes=true")]
@@ -33,11 +34,14 @@ def headline(base, decay=None, beta=None, birder_beta_half=None, **rates):
 
 
 def language_models(**rates):
-    """The optimizers of rates, and with AdamW the exchanges of LoCo's tables: 16, 4 and 8 bits. train_gpt would pick hybrid sharding for AdamW."""
+    """The optimizers of rates, Adam with 16 bits, and with AdamW the exchanges of LoCo's tables: 16, 4 and 8 bits. train_gpt would pick hybrid sharding
+    for Adam and AdamW."""
     unsharded = options("exchange.sharding=none")
     methods = {name: (rate, ["--optimizer", name, *(unsharded if name == "adamw" else [])]) for name, rate in rates.items()}
-    exchanges = {"adamw_bf16": [*options("exchange.wire=bf16"), *unsharded], "loco_4_bits": ["--exchange", "loco", *unsharded],
+    bf16 = [*options("exchange.wire=bf16"), *unsharded]
+    exchanges = {"adamw_bf16": bf16, "loco_4_bits": ["--exchange", "loco", *unsharded],
                  "loco_zeropp": ["--exchange", "loco_zeropp"], "zeropp": ["--exchange", "zeropp"]}
+    methods["adam_bf16"] = (rates["adamw"], ["--optimizer", "adam", *bf16])
     return methods | {name: (rates["adamw"], ["--optimizer", "adamw", *flags]) for name, flags in exchanges.items()}
 
 

@@ -7,7 +7,7 @@ Table(
     name="mlm_bert_tiny_long",
     title="The King James Bible, BERT-tiny, 1,600 steps, 4 nodes with 8 texts of 128 tokens each.",
     flags="--task pretrain --model bert_tiny --max-steps 1600 --epochs 50 --nodes 4 --batch 8 --dtype bf16",
-    methods=headline("adamw", adamw=1e-3, one_bit_adam=1e-3, zero_one_adam=1e-3, birder=5e-4, softsignsgd=5e-4, sgdm=0.2),
+    methods=headline("adamw", sgdm_decay=0.01, adamw=1e-3, one_bit_adam=1e-3, zero_one_adam=1e-3, birder=5e-4, softsignsgd=5e-4, sgdm=0.2),
     validation=None,
     **KING_JAMES,
 ).main()
