@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "engine/check.h"
@@ -11,6 +12,7 @@ namespace godwit {
 namespace {
 
 constexpr std::chrono::seconds kOthers{2};  // extra wait of other ranks; the launcher usually kills them first
+constexpr std::chrono::milliseconds kStartSlice{500};
 
 }  // namespace
 
@@ -30,8 +32,9 @@ StartupWatchdog::~StartupWatchdog() {
 
 void StartupWatchdog::watch(int rank, std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  const auto limit = rank == 0 ? timeout : timeout + kOthers;
-  if (changed_.wait_for(lock, limit, [&] { return started_; })) return;
+  // The loop counts slices, so the time in which the process is suspended does not count.
+  for (auto left = rank == 0 ? timeout : timeout + kOthers; left.count() > 0; left -= kStartSlice)
+    if (changed_.wait_for(lock, std::min(left, kStartSlice), [&] { return started_; })) return;
   const std::string text =
       detail::concat("rank ", rank, ": not all ranks started within ", static_cast<double>(timeout.count()) / 1000,
                      " s; a process of the launch may hang, be another program, or have ended");

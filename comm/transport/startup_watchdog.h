@@ -8,7 +8,8 @@
 namespace godwit {
 
 // If the object is not destroyed within `timeout`, its thread prints "rank r: not all ranks started within …" to stderr
-// and exits the process with code 1. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints.
+// and exits the process with code 1. Ranks other than 0 wait 2 s longer, so that usually only rank 0 prints. The
+// time in which the process is suspended does not count.
 class StartupWatchdog {
  public:
   StartupWatchdog(int rank, std::chrono::milliseconds timeout);  // starts the timer

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <new>
 
 #include "comm/transport/local.h"
 #include "comm/transport/startup_watchdog.h"
+#include "tests/comm/suspension.h"
 #include "tests/failing_threads.h"
 #include "tests/support.h"
 
@@ -44,6 +46,20 @@ TEST(Failure, NamesTheThreadsThatDidNotStart) {
                 run_local({1, 4}, [](Communicator& comm) { comm.world->barrier("test"); });
               }),
               AllOf(HasSubstr("only 2 of 4 worker threads"), HasSubstr("ulimit -u")));
+}
+
+// The process is suspended for longer than the timeout, while the ranks start.
+TEST(FailureDeathTest, ASuspendedStartContinues) {
+  if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos)
+    GTEST_SKIP() << "the thread sanitizer cannot start threads in a child process";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto start = [] {
+    const StartupWatchdog watch(0, std::chrono::seconds(2));
+    test::suspend_soon();
+    test::wait_for_suspension();
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(7), "");
 }
 
 }  // namespace failure_test

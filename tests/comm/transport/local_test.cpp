@@ -1,7 +1,6 @@
 #include "comm/transport/local.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 
 #include "engine/context.h"
 #include "engine/philox.h"
+#include "tests/comm/suspension.h"
 #include "tests/support.h"
 
 namespace godwit {
@@ -208,10 +208,9 @@ TEST(LocalDeathTest, ASuspendedRunContinues) {
     GTEST_SKIP() << "the thread sanitizer cannot start threads in a child process";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
-    const std::string pid = std::to_string(getpid());
-    (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") >/dev/null 2>&1 &").c_str());
+    test::suspend_soon();
     const auto body = [](Communicator& comm) {
-      for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (comm.rank == 1) test::wait_for_suspension();
       comm.world->barrier("later");
     };
     run_local({2, 1}, body, {.timeout = std::chrono::seconds(2)});

@@ -23,6 +23,7 @@
 #include "comm/transport/mpi.h"
 #include "comm/transport/session_mpi.h"
 #include "tests/comm/ranks.h"
+#include "tests/comm/suspension.h"
 
 namespace godwit::test {
 
@@ -109,9 +110,8 @@ const std::map<std::string, std::function<void(Communicator&)>> kFailures = {
     // Not a failure: all processes are suspended for longer than the timeout, while rank 0 waits.
     {"suspended",
      [](Communicator& comm) {
-       const std::string pid = std::to_string(getpid());
-       (void)!std::system(("(sleep 0.3; kill -STOP " + pid + "; sleep 3; kill -CONT " + pid + ") &").c_str());
-       for (int i = 0; i < 60 && comm.rank == 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+       test::suspend_soon();
+       if (comm.rank == 1) test::wait_for_suspension();
        comm.world->barrier("later");
      }},
     {"slow_abort",
