@@ -18,8 +18,11 @@ namespace {
 constexpr const char* kZeroOneAdam = "zero_one_adam";
 
 // Text for a run without local steps, although max_interval allows them.
-std::string every_step_notice(const ZeroOneAdam::Options& o) {
-  const char* reason = o.intervals == ZeroOneAdam::Intervals::learning_rate
+std::string every_step_notice(const ZeroOneAdam::Options& o, int64_t steps) {
+  const char* reason = o.intervals == ZeroOneAdam::Intervals::fixed || o.warmup_steps >= steps - 1
+                           ? "the warm-up is too long for local steps; lower optimizer.warmup_steps or "
+                             "optimizer.warmup_fraction"
+                       : o.intervals == ZeroOneAdam::Intervals::learning_rate
                            ? "the learning rate does not fall to half of its value at the end of the warm-up; set "
                              "optimizer.intervals=doubling, or another schedule"
                            : "the run ends before an interval exceeds one step; lower optimizer.doubling_steps or the "
@@ -236,7 +239,7 @@ const OptimizerMethod& zero_one_adam_method() {
             const Options& o = any.as<Options>();
             std::vector<std::string> all;
             if (!o.bias_correction) all = frozen_variance_notices(kZeroOneAdam, o.beta2, variance_changes(o, steps));
-            if (o.max_interval > 1 && synchronizations(o, steps) == steps) all.push_back(every_step_notice(o));
+            if (o.max_interval > 1 && synchronizations(o, steps) == steps) all.push_back(every_step_notice(o, steps));
             return all;
           },
       .divergence_hint = long_steps_hint(kZeroOneAdam),

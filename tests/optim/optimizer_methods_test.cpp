@@ -204,6 +204,11 @@ TEST(OptimizerMethods, OptionsWithoutEffectInTheRunPrintANotice) {
   EXPECT_EQ(notices("zero_one_adam", 40, "constant"),
             std::vector{every + "the learning rate does not fall to half of its value at the end of the warm-up; set "
                                 "optimizer.intervals=doubling, or another schedule"});
+  const std::string warmup =
+      every + "the warm-up is too long for local steps; lower optimizer.warmup_steps or optimizer.warmup_fraction";
+  EXPECT_EQ(notices({"zero_one_adam", R"({"warmup_steps": 40})"}, 40), std::vector{warmup});
+  EXPECT_EQ(notices({"zero_one_adam", R"({"intervals": "fixed", "warmup_steps": 39})"}, 40), std::vector{warmup});
+  EXPECT_TRUE(notices({"zero_one_adam", R"({"intervals": "fixed", "warmup_steps": 38})"}, 40).empty());
   EXPECT_TRUE(notices({"zero_one_adam", R"({"max_interval": 1})"}, 40, "constant").empty())
       << "the user asked for a synchronization in every step";
 }
