@@ -202,7 +202,7 @@ TEST(LocalFailure, FailuresAtAnyPointNeitherHangNorAccessFreedMemory) {
   }
 }
 
-// Another process is suspended for longer than the timeout, while rank 0 waits.
+// The run of a child process is suspended for longer than the timeout, while rank 0 waits.
 TEST(LocalDeathTest, ASuspendedRunContinues) {
   if (std::string(GODWIT_SANITIZE).find("thread") != std::string::npos)
     GTEST_SKIP() << "the thread sanitizer cannot start threads in a child process";
