@@ -93,8 +93,9 @@ TEST(LinearCrossEntropy, PartsEqualTheWhole) {
         const Results whole = run(x, w, [&](const Var& a, const Var& b) {
           return ops::softmax_cross_entropy(ops::cast(ops::linear(a, b), wide), labels, 0, ignore);
         });
-        // Gradients are at most 1/n. bfloat16 rounds logits of order 10 and the gradients of x in each of 14 parts.
-        const double tolerance = dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? (n > 90 ? 3e-6 : 1e-6) : 2e-2;
+        // Gradients are at most 1/n. In float32, the order of a sum of n products depends on the caches of the processor
+        // (Eigen). bfloat16 rounds logits of order 10 and the gradients of x in each of 14 parts.
+        const double tolerance = dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? (n > 90 ? 1e-5 : 1e-6) : 2e-2;
         EXPECT_NEAR(parts.loss, whole.loss, 10 * tolerance);
         for (size_t i = 0; i < whole.dx.size(); ++i) ASSERT_NEAR(parts.dx[i], whole.dx[i], tolerance / n) << dtype << i;
         for (size_t i = 0; i < whole.dw.size(); ++i) ASSERT_NEAR(parts.dw[i], whole.dw[i], tolerance / n) << dtype << i;
