@@ -10,7 +10,6 @@
 namespace godwit {
 namespace {
 
-constexpr std::string_view kPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 
 // The field of config.json that determines an extent of a tensor, in HuggingFace's layout.
@@ -32,7 +31,9 @@ std::map<std::string, Tensor> read_tensors(const std::string& file) {
   std::map<std::string, Tensor> tensors;
   for (const auto& [name, tensor] : map_weights(file)) {
     if (is_mask(name)) continue;
-    const std::string full = name.starts_with(kPrefix) || name == kHead ? name : std::string(kPrefix) + name;
+    const bool bare = name.starts_with("wte.") || name.starts_with("wpe.") || name.starts_with("h.") ||
+                      name.starts_with("ln_f.");
+    const std::string full = bare ? "transformer." + name : name;
     check(tensors.emplace(full, tensor).second, file, ": contains ", excerpt(full), " under two names");
   }
   extract_tied(file, kHead, "transformer.wte.weight", &tensors);

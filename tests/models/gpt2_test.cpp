@@ -175,6 +175,11 @@ TEST_F(Gpt2Weights, NamesTensorsThatDoNotFit) {
                     HasSubstr("1 unexpected (transformer.h.1.ln_1.weight)")));
 }
 
+TEST_F(Gpt2Weights, NamesTensorsOfAnotherModelAsInTheFile) {
+  file_["model.norm.weight"] = Tensor::zeros({8});
+  EXPECT_THAT(error(), HasSubstr("1 unexpected (model.norm.weight)"));
+}
+
 TEST_F(Gpt2Weights, AnUntiedHeadIsAnError) {
   file_["lm_head.weight"] = Tensor::zeros({11, 8});
   EXPECT_THAT(error(), HasSubstr("lm_head.weight differs from transformer.wte.weight"));
