@@ -24,13 +24,15 @@ void mean_over_ranks(std::vector<double>& values, Communicator& comm) {
   values = all.to_vector<double>();
 }
 
-// A loss whose gradients are values in [−1, 1), different in every step.
-Var scratch_loss(const std::vector<Parameter>& parameters, uint32_t seed) {
+// A loss whose gradients are values in [−1, 1), different in every step. Its backward pass sets `begin` immediately
+// before the exchange begins. After that, the computing thread may have to wait for a core until the exchange has
+// ended.
+Var scratch_loss(const std::vector<Parameter>& parameters, uint32_t seed, Clock::time_point& begin) {
   std::vector<Var> inputs;
   std::vector<Gradient> gradients;
   for (const Parameter& parameter : parameters)
     inputs.push_back(parameter.var), gradients.push_back(parameter.var.gradient());
-  return Var::result(Tensor::full({1}, 0), inputs, [gradients, inputs, seed](const Tensor&) {
+  return Var::result(Tensor::full({1}, 0), inputs, [gradients, inputs, seed, &begin](const Tensor&) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       std::vector<float> values(static_cast<size_t>(inputs[i].value().numel()));
       uint32_t state = seed + static_cast<uint32_t>(i);
@@ -40,6 +42,8 @@ Var scratch_loss(const std::vector<Parameter>& parameters, uint32_t seed) {
       }
       gradients[i].add(Tensor::of(values, inputs[i].shape()));
     }
+    synchronize();
+    begin = Clock::now();
   });
 }
 
@@ -71,11 +75,11 @@ double time_of_bucket(int64_t matrices, Communicator& comm, const DataParallelOp
   DataParallel replica(parameters, comm, own);
   std::vector<double> seconds;
   for (uint32_t step = 0; step <= kSteps; ++step) {
-    const Var loss = scratch_loss(parameters, 1000 * step + static_cast<uint32_t>(comm.rank));
+    Clock::time_point begin;
+    const Var loss = scratch_loss(parameters, 1000 * step + static_cast<uint32_t>(comm.rank), begin);
     replica.begin_step(own.optimizer.number("lr"));
     comm.world->barrier("bucket_size");
     replica.backward(loss);
-    const auto begin = Clock::now();  // the last gradient has just started the exchange
     replica.finish_step();
     synchronize();
     if (step > 0) seconds.push_back(seconds_since(begin));

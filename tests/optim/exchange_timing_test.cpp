@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "comm/exchange/method.h"
 #include "comm/transport/local.h"
@@ -80,6 +83,56 @@ TEST(BucketSize, MeasuresTheCostOfABucket) {
   }
   EXPECT_NEAR(per_bucket, 20, 5);
   EXPECT_NEAR(per_mib, 10, 3);
+}
+
+// An exchange that takes 1 ms for each MiB.
+class OneMillisecondPerMib : public Exchange {
+ public:
+  void mean(Bucket& bucket, Communicator&, int64_t) override {
+    std::this_thread::sleep_for(microseconds(1000 * bucket.param.bytes() / kMib));
+  }
+};
+
+// Restricts the calling thread, and the threads that it starts, to one core that spinning threads also use.
+class BusyCore {
+ public:
+  explicit BusyCore(int spinning) {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core)
+      if (CPU_ISSET(core, &before_)) CPU_SET(core, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    for (int i = 0; i < spinning; ++i)
+      threads_.emplace_back([this] {
+        while (!ends_) {
+        }
+      });
+  }
+  ~BusyCore() {
+    ends_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    sched_setaffinity(0, sizeof(before_), &before_);
+  }
+  BusyCore(const BusyCore&) = delete;
+  BusyCore& operator=(const BusyCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+  std::atomic<bool> ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// The computing thread may have to wait for a core when the exchange begins, and continue when the exchange has ended.
+TEST(BucketSize, MeasuresWholeExchangesOnABusyCore) {
+  const BusyCore busy(8);
+  for (int attempt = 0; attempt < 4; ++attempt)
+    run_local({1, 1}, [](Communicator& comm) {
+      DataParallelOptions options{.optimizer = Sgd::Options{}};
+      options.make_exchange = [](const auto&...) { return std::make_unique<OneMillisecondPerMib>(); };
+      const BucketCost cost = measure_bucket_cost(comm, options);
+      EXPECT_GE(cost.s_per_bucket + 8 * kMib * cost.s_per_byte, 0.008);
+    });
 }
 
 TEST(BucketSize, MeasuresTheGradientTimesOfBackward) {
