@@ -43,6 +43,15 @@ class Predict : public TrainResnet {
       EXPECT_EQ(plan["buckets"][static_cast<size_t>(bucket.index)]["values"], bucket.numel)
           << arguments << ", bucket " << bucket.index;
   }
+  // The column "pays" by method.
+  static std::map<std::string, std::string> pays_of(const Outcome& outcome) {
+    std::map<std::string, std::string> pays;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);)
+      if (const size_t at = line.find("%  "); at != std::string::npos)
+        pays[line.substr(0, line.find(' '))] = line.substr(at + 3);
+    return pays;
+  }
   void expect_says(const std::string& arguments, const std::string& text, const std::string& environment = "") const {
     const Outcome outcome = predict(arguments, environment);
     EXPECT_NE(outcome.exit_code, 0) << arguments;
@@ -246,16 +255,23 @@ TEST_F(Predict, ReportsTheBandwidthsAtWhichAMethodPays) {
       "--model bert_base --batch 3 --step-ms 58 --transport nccl --nodes 8 --workers-per-node 8 --intra-bandwidth "
       "2400gbit --methods all");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  std::map<std::string, std::string> pays;
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);)
-    if (const size_t at = line.find("%  "); at != std::string::npos)
-      pays[line.substr(0, line.find(' '))] = line.substr(at + 3);
+  auto pays = pays_of(outcome);
   EXPECT_EQ(pays["hierarchical"], "nowhere");
   EXPECT_TRUE(pays["birder"].starts_with("below ")) << pays["birder"];
   EXPECT_TRUE(pays["birder_naive"].starts_with("above ")) << pays["birder_naive"];
   EXPECT_NE(pays["birder_naive"].find(", below "), std::string::npos) << pays["birder_naive"];
   EXPECT_EQ(pays["randomk"], "at every bandwidth");
+}
+
+// Limits that are close to each other have overlapping dots.
+TEST_F(Predict, TheLegendOfThePlotStatesTheLimits) {
+  const Outcome outcome = predict("--model bert_base --batch 3 --step-ms 58 --nodes 8 --plot a.svg");
+  if (outcome.err.find("--plot needs matplotlib") != std::string::npos) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::string image = read_file(folder_ / "a.svg");
+  const auto pays = pays_of(outcome);
+  EXPECT_EQ(pays.size(), 5u) << outcome.out;
+  for (const auto& [method, limits] : pays) EXPECT_THAT(image, HasSubstr("<!-- " + method + ", " + limits + " -->"));
 }
 
 TEST_F(Predict, AgreesWithPublishedThroughputs) {
@@ -352,6 +368,7 @@ TEST_F(Predict, RefusesBadInput) {
   const std::string good = "--model resnet50 --batch 32 --step-ms 70 ";
   expect_says("--model resnet_50 --batch 32 --step-ms 70", "there is no model 'resnet_50'; did you mean 'resnet50'?");
   expect_says(good + "--methods dense,berder", "there is no method 'berder'; did you mean 'birder'?");
+  expect_says(good + "--methods nope", "there is no method 'nope'; expected one of dense, dense_bf16, ");
   expect_says(good + "--workers-per-node 0", "'0': expected a number from 1 on");
   expect_says(good + "--nodes 4,0", "'0': expected a number from 1 on");
   expect_says(good + "--nodes 1024 --workers-per-node 8", "expected 2 to 4096 workers in all");
