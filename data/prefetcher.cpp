@@ -20,14 +20,14 @@ void lower_priority() { (void)setpriority(PRIO_PROCESS, 0, 10); }
 
 }  // namespace
 
-Prefetcher::Prefetcher(int ahead, int workers) : count_(ahead) {
+Prefetcher::Prefetcher(int ahead, int workers, const std::string& name) : count_(ahead) {
   check(ahead >= 1, "loader: prefetch ", ahead, ", expected at least 1 batch");
   check(workers >= 1, "loader: ", workers, " workers, expected at least 1");
   try {
     for (int i = 0; i < workers; ++i)
-      threads_.push_back(start_thread([this, i, trace = context().trace] { work(i, trace); },
-                                      detail::concat("thread ", i + 1, " of ", workers, " of a loader"),
-                                      " or lower data.workers"));
+      threads_.push_back(
+          start_thread([this, row = detail::concat(name, " ", i + 1), trace = context().trace] { work(row, trace); },
+                       detail::concat("thread ", i + 1, " of ", workers, " of a loader"), " or lower data.workers"));
   } catch (...) {
     close();
     throw;
@@ -86,10 +86,10 @@ void Prefetcher::submit() {
   submitted_more_.notify_all();
 }
 
-void Prefetcher::work(int number, const std::shared_ptr<Trace>& trace) {
+void Prefetcher::work(const std::string& name, const std::shared_ptr<Trace>& trace) {
   lower_priority();
   const ContextGuard guard([&](Context& next) { next.trace = trace; });
-  if (trace) trace->name_thread(detail::concat("loader ", number + 1));
+  if (trace) trace->name_thread(name);
   std::unique_lock lock(mutex_);
   const auto waiting = [](const auto& job) { return job->taken_ < job->parts(); };
   while (true) {

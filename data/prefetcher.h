@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -32,7 +33,9 @@ class PrefetchJob {
 // Runs jobs before their results are needed.
 class Prefetcher {
  public:
-  Prefetcher(int ahead, int workers);  // ahead: jobs in flight or ready; workers: threads; both at least 1
+  // ahead: jobs in flight or ready; workers: threads; both at least 1. name: name of the threads in a trace, before
+  // their number.
+  Prefetcher(int ahead, int workers, const std::string& name = "loader");
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -45,7 +48,7 @@ class Prefetcher {
   void close();  // ends and joins all threads
   void drop();
   void submit();
-  void work(int number, const std::shared_ptr<Trace>& trace);
+  void work(const std::string& name, const std::shared_ptr<Trace>& trace);
 
   const int count_;
   Make make_;

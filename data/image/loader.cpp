@@ -38,7 +38,7 @@ Loader::Loader(const ImageDataset& source, LoaderOptions options)
     : source_(source),
       train_(options.train),
       sampler_(source.size(), options.sampling()),
-      prefetcher_(options.prefetch, options.workers) {}
+      prefetcher_(options.prefetch, options.workers, train_ ? "loader" : "evaluation loader") {}
 
 void Loader::start_epoch(int64_t epoch, int64_t first_batch) {
   check(first_batch >= 0 && first_batch <= batches(), "loader: batch ", first_batch, " of ", batches());

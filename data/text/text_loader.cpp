@@ -85,7 +85,7 @@ TextLoader::TextLoader(const TextDataset& dataset, LoaderOptions options, int64_
     : dataset_(dataset),
       train_(options.train),
       sampler_(dataset.size(), options.sampling(), window),
-      prefetcher_(options.prefetch, options.workers) {}
+      prefetcher_(options.prefetch, options.workers, train_ ? "loader" : "evaluation loader") {}
 
 void TextLoader::start_epoch(int64_t epoch, int64_t first_batch) {
   check(first_batch >= 0 && first_batch <= batches(), "loader: batch ", first_batch, " of ", batches());

@@ -27,7 +27,11 @@ class Timeline : public TrainResnet {
     for (const json& event : trace["traceEvents"]) {
       const std::pair<int, int> row{event["pid"].get<int>(), event["tid"].get<int>()};
       if (event["ph"] == "M") {
-        if (event["name"] == "thread_name") names[row] = event["args"]["name"].get<std::string>();
+        if (event["name"] == "thread_name") {
+          const auto name = event["args"]["name"].get<std::string>();
+          for (const auto& [other, its] : names) EXPECT_FALSE(other.first == row.first && its == name) << name;
+          names[row] = name;
+        }
         continue;
       }
       EXPECT_EQ(event["ph"], "X");
@@ -76,7 +80,7 @@ TEST_F(Timeline, ShowsEveryRankThreadAndBucket) {
     if (event["name"] == "thread_name") rows[event["pid"].get<int>()].insert(event["args"]["name"].get<std::string>());
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_TRUE(rows[rank].contains("compute") && rows[rank].contains("communication")) << rank;
-    EXPECT_TRUE(rows[rank].contains("loader 1")) << rank;
+    EXPECT_TRUE(rows[rank].contains("loader 1") && rows[rank].contains("evaluation loader 1")) << rank;
     auto found = counts(trace, rank);
     for (const char* name : {"step 6", "step 7", "step 8"}) EXPECT_EQ(found[name], 1) << name;
     EXPECT_EQ(found["step 5"], 0);
