@@ -23,9 +23,11 @@ const std::string kDataOf = "data/";     // data/NAME is the hash of the data NA
 
 // Renames the folder first, so that an interrupted removal leaves a partial checkpoint.
 void remove_checkpoint(const std::string& folder) {
+  const std::string partial = folder + ".partial";
   std::error_code ignored;
-  std::filesystem::rename(folder, folder + ".partial", ignored);
-  std::filesystem::remove_all(folder + ".partial", ignored);
+  std::filesystem::remove_all(partial, ignored);  // otherwise, the folder could not be renamed
+  std::filesystem::rename(folder, partial, ignored);
+  std::filesystem::remove_all(partial, ignored);
 }
 
 double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits

@@ -214,6 +214,20 @@ TEST_F(TrainResnet, AnInterruptedRemovalLeavesNoDamagedCheckpoint) {
   }
 }
 
+// While the second checkpoint is written, a folder with the temporary name of the first one appears.
+TEST_F(TrainResnet, ARemovalIsNotHinderedByAPartialCheckpoint) {
+  const std::string flags = "--batch 8 --checkpoint-every 2 --set checkpoint.keep=1";
+  environment_ = "sh -c '( until [ -e run/checkpoints/step-4.partial/rank-00000.safetensors.written.new ] || "
+                 "! kill -0 $$; do sleep 0.01; done; mkdir run/checkpoints/step-2.partial; "
+                 "touch run/checkpoints/step-2.partial/file ) >/dev/null 2>&1 & exec \"$@\"' sh " +
+                 faulty_system("FAULTY_SLOW=/step-4.partial/rank-00000.safetensors 1000");
+  const Outcome outcome = train(flags);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
+  for (const char* removed : {"step-2", "step-2.partial"})
+    EXPECT_FALSE(fs::exists(run_dir() / "checkpoints" / removed)) << removed;
+}
+
 // A run that is still writing to the folder is not disturbed.
 TEST_F(TrainResnet, AFolderInUseCannotBeResumed) {
   const EndlessRun run(folder_, {"--batch", "8", "--nodes", "2", "--set", "log_every=1", "--optimizer", "birder",
