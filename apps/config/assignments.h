@@ -29,14 +29,15 @@ class KnownOptions {
   OptionList list_;
 };
 
-// Assignments from a JSON object. `group`: place of the object, "" or "optimizer". Throws for text that is not one JSON
-// object, a repeated key, and an unknown key. The Error begins with `subject` ("run.json") and names the key, or line
-// and column.
+// Assignments from the JSON object `text`. `group`: place of the object, "" or "optimizer". Throws for invalid JSON, a
+// repeated key, and an unknown key. The Error begins with `subject` ("run.json") and names the key, or line and column.
 Assignments read_json(const KnownOptions& known, const std::string& text, const std::string& subject,
                       const std::string& group);
 
-// Throws if the configuration `text` names another program than `program`. The Error begins with `subject`.
-void check_program(const std::string& text, const std::string& subject, const std::string& program);
+// Throws unless the configuration `text` is a JSON object, and if it names another program than `program`. The Error
+// begins with `subject`. An error about the JSON ends with `remedy`.
+void check_program(const std::string& text, const std::string& subject, const std::string& program,
+                   const std::string& remedy = "");
 
 // Applies `file`, then `command`, each in order. parse_command_line() determines which parts of the file are omitted.
 ConfigPtr resolve(const Program& program, const Assignments& file, const Assignments& command);

@@ -34,17 +34,22 @@ Assignments read_json(const KnownOptions& known, const std::string& text, const 
                       const std::string& group) {
   check_json(text, subject + ":", {.depth = 16, .unique_names = true});
   json object = parse_json(text);
-  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown);
   if (group.empty()) object.erase(kProgram);
   Assignments assignments;
   collect(known, object, group, subject, assignments);
   return assignments;
 }
 
-void check_program(const std::string& text, const std::string& subject, const std::string& program) {
-  check_json(text, subject + ":", {.depth = 16, .unique_names = true});
+void check_program(const std::string& text, const std::string& subject, const std::string& program,
+                   const std::string& remedy) {
+  try {
+    check_json(text, subject + ":", {.depth = 16, .unique_names = true});
+  } catch (const Error& error) {
+    throw error.with_text(error.what() + remedy);
+  }
   const json object = parse_json(text);
-  if (!object.is_object() || !object.contains(kProgram)) return;
+  check(object.is_object(), subject, ": expects a JSON object {…}, got ", json_value(text).shown, remedy);
+  if (!object.contains(kProgram)) return;
   const json& name = object.at(kProgram);
   check(name.is_string(), subject, ": program expects a name such as \"", program, "\", got ",
         excerpt(dump_json(name)));

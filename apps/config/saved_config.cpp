@@ -1,11 +1,10 @@
 #include "apps/config/saved_config.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "apps/config/assignments.h"
 #include "engine/json-inl.h"
+#include "engine/text_file.h"
 #include "optim/checkpoint.h"
 
 namespace godwit::apps {
@@ -23,15 +22,22 @@ std::string weights_description(const CommonConfig& config) {
   return described ? checkpoint : config.init_weights;
 }
 
-std::string saved_config(const CommonConfig& config) {
-  if (continued_checkpoint(config).empty()) return "";
+std::string config_in_run_dir(const CommonConfig& config) {
+  namespace fs = std::filesystem;
+  constexpr const char* kRemedy =
+      "; restore this file of the run, or remove it: --resume auto then reads all options from the command line";
   const std::string path = saved_config_path(config);
-  std::ifstream in(path, std::ios::binary);
-  if (!in.is_open()) return "";
-  std::ostringstream text;
-  text << in.rdbuf();
-  check_program(text.str(), path, config.program);
-  return text.str();
+  std::error_code ignored;
+  if (config.resume.empty() || config.run_dir.empty() ||
+      fs::symlink_status(path, ignored).type() == fs::file_type::not_found)
+    return "";
+  const std::string text = read_text_file(path, 1, kRemedy);
+  check_program(text, path, config.program, kRemedy);
+  return text;
+}
+
+std::string saved_config(const CommonConfig& config) {
+  return continued_checkpoint(config).empty() ? "" : config_in_run_dir(config);
 }
 
 std::string saved_option(const CommonConfig& config, const std::string& group, const std::string& name) {

@@ -23,7 +23,10 @@ std::shared_ptr<const Config> described_by_checkpoint(std::shared_ptr<const Conf
 }
 
 std::string saved_config_path(const CommonConfig& config);  // run_dir/config.json
-// The JSON of this file if `config` continues a run with a checkpoint, otherwise "". Throws for invalid JSON.
+// The JSON of this file, also without a checkpoint; "" without `resume` or without the file. Throws if the file cannot
+// be read, is no JSON object, or is of another program.
+std::string config_in_run_dir(const CommonConfig& config);
+// Equals config_in_run_dir() if `config` continues a run with a checkpoint, otherwise "".
 std::string saved_config(const CommonConfig& config);
 // The text or number of the option GROUP.NAME in saved_config(); "" if the option is missing.
 std::string saved_option(const CommonConfig& config, const std::string& group, const std::string& name);

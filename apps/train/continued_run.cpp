@@ -1,6 +1,7 @@
 #include "apps/train/continued_run.h"
 
 #include <algorithm>
+#include <set>
 
 #include "apps/config/program.h"
 #include "apps/config/saved_config.h"
@@ -35,7 +36,52 @@ std::string keep_samples(CommonConfig& config, int64_t samples, int64_t before, 
                         " and accumulation ", config.accumulation, " keep ", samples, " samples per step");
 }
 
+// Options by JSON pointer: {"/model/n_head": 4}.
+nlohmann::json options_of(const CommonConfig& config) {
+  return parse_json(to_json(config, /*with_run_dir=*/false)).flatten();
+}
+
+// Whether an option determines the function of the network. Other options of the model act on training only.
+bool is_of_network(const std::string& pointer) {
+  constexpr const char* kOfTraining[] = {"dropout",    "recompute",      "sync_bn", "aux_loss", "zero_init_residual",
+                                         "init_range", "recurrent_range"};
+  const auto contains = [&](const char* name) { return pointer.find(name) != std::string::npos; };
+  return pointer == "/task" || (pointer.starts_with("/model/") && std::ranges::none_of(kOfTraining, contains));
+}
+
+std::set<std::string> names_of_network(const nlohmann::json& options) {
+  std::set<std::string> names;
+  for (const auto& [pointer, value] : options.items())
+    if (is_of_network(pointer)) names.insert(pointer);
+  return names;
+}
+
+// "model.n_head 4 (was 2)"
+std::string change(const std::string& pointer, const nlohmann::json& before, const nlohmann::json& now) {
+  std::string name = pointer.substr(1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name + " " + excerpt(dump_json(now.at(pointer))) + " (was " + excerpt(dump_json(before.at(pointer))) + ")";
+}
+
 }  // namespace
+
+void check_same_network(const CommonConfig& config) {
+  const std::string text = config_in_run_dir(config);
+  if (text.empty()) return;
+  const nlohmann::json before = parse_json(text).flatten(), now = options_of(config);
+  std::string changes;
+  const auto add = [&](const std::string& one) { changes += (changes.empty() ? "" : ", ") + one; };
+  const std::set<std::string> names = names_of_network(now);
+  for (const std::string& name : names)
+    if (before.contains(name) && before.at(name) != now.at(name)) add(change(name, before, now));
+  // If initial weights determine the sizes, these are no options. Options of another version may be missing, too.
+  const std::string weights = "/init_weights";
+  if (names != names_of_network(before) && before.contains(weights) &&
+      (before.at(weights) == "") != config.init_weights.empty())
+    add(change(weights, before, now));
+  check(changes.empty(), saved_config_path(config), ": is of a run with another network: ", changes,
+        "; use the values of that run, or start a new run in another folder");
+}
 
 std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   const nlohmann::json saved = continued_config(config);
@@ -74,17 +120,13 @@ void keep_picked_options(CommonConfig& config) {
 std::string notice_of_changes(const CommonConfig& config) {
   const nlohmann::json saved = continued_config(config);
   if (!saved.is_object()) return "";
-  const nlohmann::json before = saved.flatten();  // {"/a/b": value}
-  const nlohmann::json now = parse_json(to_json(config, /*with_run_dir=*/false)).flatten();
+  const nlohmann::json before = saved.flatten(), now = options_of(config);
   std::string changes, effects;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;
     if (config.nodes == 0 && (pointer == "/nodes" || pointer == "/workers_per_node")) continue;  // not yet known
     if (!before.contains(pointer) || before.at(pointer) == value) continue;  // absent: of another method or version
-    std::string name = pointer.substr(1);
-    std::replace(name.begin(), name.end(), '/', '.');
-    changes += (changes.empty() ? "" : ", ") + name + " " + excerpt(dump_json(value)) + " (was " +
-               excerpt(dump_json(before.at(pointer))) + ")";
+    changes += (changes.empty() ? "" : ", ") + change(pointer, before, now);
     if (pointer == "/init_weights") effects += "; a resumed run has the parameters of its checkpoint instead";
     if (pointer == "/seed") effects += "; another seed changes the order of the data and the dropout masks";
   }

@@ -6,6 +6,10 @@
 
 namespace godwit::apps {
 
+// Throws if the folder of a run that `config` continues, or starts anew, has a config.json with other options of the
+// network. Options that act on training only, such as dropout, may differ.
+void check_same_network(const CommonConfig& config);
+
 // Applies if `config` continues a run whose number of workers differs from `now`, or with --resume auto. Changes
 // accumulation, or batch if accumulation does not suffice, so that a step keeps its number of samples. Reads the run's
 // config.json. Returns a notice of the change, or "" if there is no change. Throws if the workers cannot divide the

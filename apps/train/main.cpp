@@ -119,6 +119,7 @@ int run_program(const Program& program, int argc, char** argv) {
     const ConfigPtr config = parse_command_line(program, argc, argv, rank == 0 ? std::cout : silent);
     check(std::cout.flush().good(), "standard output cannot be written");
     if (config) {
+      check_same_network(*config);
       const int workers = uses_mpi(*config) ? launched->world : config->nodes * config->workers_per_node;
       const std::string kept = keep_samples_per_step(*config, workers);
       keep_picked_options(*config);

@@ -317,32 +317,6 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
   EXPECT_TRUE(remains() == whole);
 }
 
-TEST_F(Resume, RefusesARenamedCheckpoint) {
-  ASSERT_EQ(train("--optimizer sgdm --batch 4 --threads 1 --max-steps 4 --checkpoint-every 2").exit_code, 0);
-  fs::rename(checkpoints() + "/step-2", checkpoints() + "/step-9");
-  const Outcome outcome = train("", "--resume run");
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.err, "train_resnet: run/checkpoints/step-9: was saved after step 2; rename this folder to step-2, "
-                         "or remove it\n");
-  fs::rename(checkpoints() + "/step-9", checkpoints() + "/step-2");
-  EXPECT_EQ(train("", "--resume run").exit_code, 0);
-}
-
-// With --resume auto, the options come from the command line.
-TEST_F(Resume, RefusesARunOfAnotherProgram) {
-  ASSERT_EQ(train("--optimizer sgdm").exit_code, 0);
-  json config = json::parse(read_file(run_dir() / "config.json"));
-  EXPECT_EQ(config["program"], "train_resnet");
-  config["program"] = "train_gpt";
-  write_file(run_dir() / "config.json", config.dump());
-  for (const char* flags : {"--resume run", "--data data --run-dir run --resume auto --optimizer sgdm"}) {
-    const Outcome outcome = train("", flags);
-    EXPECT_EQ(outcome.exit_code, 2);
-    EXPECT_EQ(outcome.err, "train_resnet: run/config.json: was written by train_gpt, and train_resnet cannot read it; "
-                           "use train_gpt\n");
-  }
-}
-
 TEST_F(Resume, TrainsLongerAfterTheEnd) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 4 --max-steps 4";
   ASSERT_EQ(train(flags).exit_code, 0);
@@ -498,56 +472,6 @@ TEST_F(Resume, RestartsAgainWithFewerWorkers) {
   EXPECT_THAT(start(2, 6), HasSubstr("2 workers: batch 4 and accumulation 2 keep 16 samples per step"));
   start(4, 8);
   EXPECT_EQ(metrics().size(), 12u) << "8 steps, and an evaluation at the end of each run";
-}
-
-// The stored errors of LoCo are codes in units of a scale.
-TEST_F(Resume, RefusesErrorsOfLocoInOtherUnits) {
-  const auto refused = [&](const std::string& flags, const std::string& what) {
-    const Outcome outcome = train("--max-steps 4 " + flags, "--resume run");
-    EXPECT_NE(outcome.exit_code, 0) << flags;
-    EXPECT_THAT(outcome.err, HasSubstr("loco: the saved errors have " + what)) << flags;
-  };
-  const std::string flags = "--exchange loco --set exchange.saturation_limit=1 --batch 16 --max-steps 2 ";
-  ASSERT_EQ(train(flags + "--set exchange.scale=2^12").exit_code, 0);
-  refused("--set exchange.scale=2^10", "scale 4096, this run has 1024 (0: auto); resume with the exchange options");
-  refused("--set exchange.error_scale=2", "error_scale 4, this run has 2");
-  EXPECT_EQ(train("--max-steps 4 --set exchange.block_size=64", "--resume run").exit_code, 0) << "not read";
-  fs::remove_all(run_dir());
-  ASSERT_EQ(train(flags).exit_code, 0);
-  refused("--set exchange.scale=2^10", "scale 0, this run has 1024");
-  refused("--set exchange.block_size=2048", "block_size 1024, this run has 2048");
-}
-
-TEST_F(Resume, RefusesRunsThatCannotContinue) {
-  const auto refused = [&](const std::string& flags, const std::string& base, const std::string& what) {
-    const Outcome outcome = train(flags, base);
-    EXPECT_NE(outcome.exit_code, 0) << flags;
-    EXPECT_THAT(outcome.err, HasSubstr(what)) << flags;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-  };
-  refused("", "--resume nowhere",
-          "nowhere/config.json: cannot be read (No such file or directory); "
-          "--resume expects the folder of a run");
-  refused("--resume auto", "--data data", "--run-dir");
-  refused("--resume other", "--run-dir run", "leave run_dir run out");
-  refused("--resume other", "--set run_dir=run", "leave run_dir run out");
-  ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
-  refused("", "--resume run", "run/checkpoints: has no checkpoint; a run saves one after its last step");
-  fs::remove_all(run_dir());
-  ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
-  const std::string before = read_file(run_dir() / "metrics.jsonl");
-  refused("", "--resume run/checkpoints/step-4", "is a checkpoint; give the folder of its run");
-  refused("--optimizer sgdm", "--resume run", "was saved by a run with \"adamw, dense, none\"");
-  refused("--nodes 3", "--resume run",
-          "the run in run has 16 samples per step, which 3 workers cannot divide equally; "
-          "continue with a number of workers that divides 16");
-  refused("--batch 8", "--resume run",
-          "16 steps per epoch, this run has 32; changed since the run was saved: batch 8 (was 16); resume with");
-  refused("--max-steps 3", "--resume run", "is at step 4, beyond the 3 steps of this run");
-  refused("--model resnet18 --set model.small_stem=true", "--resume run", "parameters");
-  EXPECT_EQ(read_file(run_dir() / "metrics.jsonl"), before) << "a refusal leaves the run as it is";
-  write_file(run_dir() / "checkpoints/step-4/manifest.json", "{}");
-  refused("", "--resume run", "has no \"version\"");
 }
 
 TEST_F(Resume, ContinuesWithoutTheEarlierMetrics) {

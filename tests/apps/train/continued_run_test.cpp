@@ -1,0 +1,117 @@
+// Options that may not change when a run continues.
+#include "apps/train/continued_run.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "apps/image/image_config.h"
+#include "apps/text/gpt_config.h"
+#include "apps/text/lm_config.h"
+#include "apps/text/text_config.h"
+#include "tests/support.h"
+
+namespace godwit::apps {
+namespace continued_run_test {
+
+using nlohmann::json;
+
+class ContinuedRun : public testing::Test {
+ protected:
+  // The default configuration of a network, which continues the run in folder_.
+  ConfigPtr config_of(const Program& program, const std::string& model, const std::string& init_weights = "") const {
+    const ConfigPtr config = program.defaults([&](const std::string& option) {
+      return option == "model.name" ? model : option == "init_weights" ? init_weights : std::string();
+    });
+    config->optimizer = program.optimizer_defaults(*config, program.default_optimizer);
+    config->program = program.name;
+    config->init_weights = init_weights;
+    config->run_dir = folder_.str(), config->resume = "auto";
+    return config;
+  }
+  void save(const json& config) const { std::ofstream(folder_ / "config.json") << config.dump(); }
+  std::string error(const CommonConfig& config) const {
+    try {
+      check_same_network(config);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ContinuedRun, NoOptionOfTheNetworkMayChange) {
+  const std::set<std::string> free{"init_weights",          "model.aux_loss",       "model.dropout",
+                                   "model.hidden_dropout",  "model.init_range",     "model.input_dropout",
+                                   "model.recompute",       "model.output_dropout", "model.weight_dropout",
+                                   "model.recurrent_range", "model.sync_bn",        "model.zero_init_residual"};
+  std::set<std::string> fixed, unseen = free;
+  for (const auto& [program, model] : {std::pair{&image_program(), "resnet18"},
+                                       {&image_program(), "vit_tiny"},
+                                       {&text_program(), "bert_mini"},
+                                       {&gpt_program(), "gpt2_nano"},
+                                       {&gpt_program(), "mixtral_nano"},
+                                       {&lm_program(), "lstm_small"}}) {
+    const ConfigPtr config = config_of(*program, model);
+    const json now = json::parse(to_json(*config));
+    save(now);
+    EXPECT_EQ(error(*config), "") << model;
+    for (const Option& option : config->options()) {
+      if (!option.inapplicable.empty()) continue;
+      std::string path = "/" + option.name;
+      std::replace(path.begin(), path.end(), '.', '/');
+      json other = now;
+      other[json::json_pointer(path)] = "other";
+      save(other);
+      const std::string message = error(*config);
+      if (message.empty()) {
+        EXPECT_TRUE(option.section != "model" || free.contains(option.name)) << option.name;
+        unseen.erase(option.name);
+        continue;
+      }
+      EXPECT_EQ(option.section, "model") << option.name;
+      EXPECT_FALSE(free.contains(option.name)) << option.name;
+      fixed.insert(option.name);
+      EXPECT_EQ(message, detail::concat(folder_ / "config.json", ": is of a run with another network: ", option.name,
+                                        " ", now.at(json::json_pointer(path)).dump(),
+                                        " (was \"other\"); use the values of that run, or start a new run in another "
+                                        "folder"));
+    }
+  }
+  EXPECT_EQ(unseen, std::set<std::string>());
+  for (const char* name : {"model.name", "model.n_head", "model.rope_theta", "model.tied", "model.patch_size", "task"})
+    EXPECT_TRUE(fixed.contains(name)) << name;
+}
+
+// Options of another version of Godwit may be missing.
+TEST_F(ContinuedRun, AMissingOptionIsNoChange) {
+  const ConfigPtr config = config_of(gpt_program(), "llama_nano");
+  json saved = json::parse(to_json(*config));
+  saved["model"].erase("rope_theta");
+  save(saved);
+  EXPECT_EQ(error(*config), "");
+  saved.erase("model");
+  save(saved);
+  EXPECT_EQ(error(*config), "");
+}
+
+// With initial weights, the configuration has no sizes of the network.
+TEST_F(ContinuedRun, InitialWeightsThatDetermineTheNetworkMayNotBeDropped) {
+  const ConfigPtr without = config_of(gpt_program(), "auto"), with = config_of(gpt_program(), "auto", "weights");
+  const std::string part = ": is of a run with another network: init_weights ";
+  save(json::parse(to_json(*with)));
+  EXPECT_EQ(error(*with), "");
+  EXPECT_EQ(error(*config_of(gpt_program(), "auto", "moved")), "");
+  EXPECT_NE(error(*without).find(part + "\"\" (was \"weights\"); "), std::string::npos) << error(*without);
+  save(json::parse(to_json(*without)));
+  EXPECT_NE(error(*with).find(part + "\"weights\" (was \"\"); "), std::string::npos) << error(*with);
+  save(json::parse(to_json(*config_of(image_program(), "resnet20", "weights"))));
+  EXPECT_EQ(error(*config_of(image_program(), "resnet20")), "") << "model.name determines the network";
+}
+
+}  // namespace continued_run_test
+}  // namespace godwit::apps
