@@ -319,9 +319,10 @@ TEST_F(Resume, EveryInterruptedRunCanContinue) {
 
 TEST_F(Resume, TrainsLongerAfterTheEnd) {
   const std::string flags = "--optimizer birder --nodes 2 --batch 4 --max-steps 4";
-  ASSERT_EQ(train(flags).exit_code, 0);
+  EXPECT_THAT(train(flags + " --check-replicas 1").out, HasSubstr("\nreplica checks: 5 passed;"));
   const Outcome outcome = train("", "--resume run --max-steps 6");
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\nreplica checks: 7 passed;")) << "with the checks before the resume";
   EXPECT_THAT(outcome.out, HasSubstr("continues after step 4"));
   EXPECT_TRUE(checkpoints_in(checkpoints()).contains(6));
   const std::string summary = read_file(run_dir() / "summary.json");

@@ -35,6 +35,14 @@ TEST(EventFile, HasTheBytesOfTensorBoardsWriter) {
   EXPECT_TRUE(own == reference);
 }
 
+// TensorBoard hides the steps of older files from this step on.
+TEST(EventFile, AResumedRunBeginsWithTheStepAfterItsCheckpoint) {
+  const TempFolder folder;
+  EventFile(folder.str(), 6);
+  const std::string file = content(fs::directory_iterator(folder.str())->path().string());
+  EXPECT_NE(file.find("\x10\x07\x3a\x02\x08\x01"), std::string::npos) << "step 7, session_log with status START";
+}
+
 // TensorBoard reads the files of a folder in the order of their names.
 TEST(EventFile, NamesOfLaterFilesSortBehind) {
   const TempFolder folder;

@@ -111,6 +111,19 @@ TEST_F(RunLogTest, AResumedRunHasNoSummaryUntilItsEnd) {
   EXPECT_TRUE(fs::exists("run/config.json"));
 }
 
+// The size that a checkpoint remembers is in the middle of a line, so this is another file.
+TEST_F(RunLogTest, MetricsThatDoNotEndWithAWholeLineAreSetAside) {
+  const std::string dir = create_run_dir("run", "name"), lines = "{\"step\": 1}\n{\"step\": 2, \"loss\": 3}\n";
+  for (const bool whole : {true, false}) {
+    std::ofstream("run/metrics.jsonl") << lines;
+    const int64_t bytes = std::ssize(lines) - (whole ? 0 : 5);
+    const RunLog log(dir, "{}", false, ResumedAt{.step = 2, .metrics_bytes = bytes});
+    EXPECT_EQ(log.notice().empty(), whole) << log.notice();
+    EXPECT_EQ(content("run/metrics.jsonl"), whole ? lines : "");
+  }
+  EXPECT_EQ(content("run/metrics.old.jsonl"), lines);
+}
+
 TEST_F(RunLogTest, ByteCountsAreExact) {
   RunLog log(create_run_dir("a", ""), "{}", false);
   log.step({1, 1, 0, 0, 0, 12345678901, 9007199254740993.0});
