@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -111,6 +112,25 @@ TEST_F(ContinuedRun, InitialWeightsThatDetermineTheNetworkMayNotBeDropped) {
   EXPECT_NE(error(*with).find(part + "\"weights\" (was \"\"); "), std::string::npos) << error(*with);
   save(json::parse(to_json(*config_of(image_program(), "resnet20", "weights"))));
   EXPECT_EQ(error(*config_of(image_program(), "resnet20")), "") << "model.name determines the network";
+}
+
+// 24 samples per step: another accumulation, otherwise another batch, otherwise no accumulation.
+TEST_F(ContinuedRun, AnotherNumberOfWorkersKeepsTheSamplesPerStep) {
+  std::filesystem::create_directories(folder_ / "checkpoints/step-2");
+  std::ofstream(folder_ / "checkpoints/step-2/manifest.json") << "{}";
+  const ConfigPtr saved = config_of(image_program(), "resnet20");
+  saved->nodes = 4, saved->workers_per_node = 1, saved->batch = 3, saved->accumulation = 2;
+  save(json::parse(to_json(*saved)));
+  for (const auto& [workers, batch, accumulation] :
+       {std::tuple{8, 3, 1}, {2, 3, 4}, {6, 2, 2}, {12, 1, 2}, {24, 1, 1}}) {
+    const ConfigPtr config = config_of(image_program(), "resnet20");
+    config->batch = 3, config->accumulation = 2;
+    EXPECT_EQ(keep_samples_per_step(*config, workers),
+              detail::concat(workers, " workers instead of 4: batch ", batch, " and accumulation ", accumulation,
+                             " keep 24 samples per step"));
+    EXPECT_EQ(config->batch, batch) << workers;
+    EXPECT_EQ(config->accumulation, accumulation) << workers;
+  }
 }
 
 }  // namespace continued_run_test
