@@ -2,6 +2,8 @@
 // shared memory. The next tile is prefetched during the multiplication of the current tile (Dao 2023,
 // "FlashAttention-2"). The output registers of one product are the left operand of the next, so scores and
 // probabilities are never written to memory.
+#include <utility>
+
 #include "autograd/ops/attention/cuda/attention_mma.h"
 #include "autograd/ops/attention/cuda/attention_softmax.h"
 
@@ -16,26 +18,27 @@ struct Kernel : Sizes<width, m, rows> {
   using Own = Sizes<width, 1, 64>;  // 64 own rows in shared memory
 };
 
-// Widths 64 and 128: the fastest sizes, measured on an H200, that spill no registers. Width 32 was not measured.
+// Widths 64 and 128: the fastest sizes, measured on an H200, that spill no registers, with as many blocks per
+// multiprocessor as the registers allow. Width 32 was not measured.
 template <int kWidth>
 struct Chosen;
 template <>
 struct Chosen<32> {
   using Forward = Kernel<32, 2, 64, 2>;
-  using Queries = Kernel<32, 2, 64, 2>;
+  using Queries = Kernel<32, 2, 64, 3>;
   using Keys = Kernel<32, 2, 64, 2>;
   static constexpr int kValueSteps = 2;  // steps of the own values in registers
 };
 template <>
 struct Chosen<64> {
-  using Forward = Kernel<64, 1, 64, 3>;
-  using Queries = Kernel<64, 1, 64, 3>;
+  using Forward = Kernel<64, 1, 64, 4>;
+  using Queries = Kernel<64, 1, 64, 4>;
   using Keys = Kernel<64, 1, 64, 3>;
   static constexpr int kValueSteps = 4;
 };
 template <>
 struct Chosen<128> {
-  using Forward = Kernel<128, 1, 32, 2>;
+  using Forward = Kernel<128, 1, 32, 3>;
   using Queries = Kernel<128, 1, 32, 2>;
   using Keys = Kernel<128, 1, 16, 2>;
   static constexpr int kValueSteps = 0;
@@ -47,36 +50,24 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     mma_forward_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v, KeptBits kept,
                        bf16* out, float* log_sums) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
-  __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
+  __shared__ KeyTiles<Of, kDrops> keys;
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
-  const int64_t of_block = place.longest_first(call, tiles) * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
-  const float scale = exponent_scale(call);
-  const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
-  const auto load = [&](const KeyTile& tile, int stage) {
-    of_k.load(tile.first, tile.attended, ks[stage]);
-    of_v.load(tile.first, tile.attended, vs[stage]);
-  };
-  const int64_t end = call.keys_end(of_block + Of::kOwnRows - 1);
-  KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
-  if (tile.attended != 0) load(tile, 0);
+  const int of_block = static_cast<int>(place.longest_first(call, tiles)) * Of::kOwnRows;
+  const int first = of_block + warp() * Of::kWarpRows;
+  keys.start(call, head, of_block, k, v, kept);
   const OwnRows<Of> own(call, head.queries(call), q, first, sign_flip(call));
-  const KeptRows<kM, kDrops> of_rows(call, head, kept, first);
   Softmax<kM> softmax;
   typename Of::Sums o = {};
 
-  for (int stage = 0; tile.attended != 0; stage ^= 1) {
-    await_copies();
-    __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
-    if (next.attended != 0) load(next, stage ^ 1);
-    uint32_t bits[kM][2][kN / 4];
-    of_rows.load(tile.first, bits);
+  for (int stage = 0; keys.next(call, k, v, kept, stage); stage ^= 1) {
     float s[kM][kN][4], shrunk[kM][2];
-    multiply_rows<Of>(own, ks[stage], 0, s);
-    mask_scores(call, tile, first, s);
+    multiply_rows<Of>(own, keys.k[stage], 0, s);
+    uint32_t bits[kM][2][kN / 4];
+    keys.read_kept(stage, 0, bits);
+    mask_scores(call, keys.tiles[stage], first, s);
     uint32_t p[kN / 2][kM][4];
-    softmax.template add<kDrops>(scale, s, bits, p, shrunk);
+    softmax.template add<kDrops>(call.exponent_scale, s, bits, p, shrunk);
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
@@ -84,12 +75,13 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
 #pragma unroll
         for (int i = 0; i < 4; ++i) o[m][n][i] *= shrunk[m][i / 2];
 #pragma unroll
-    for (int n = 0; n < kN / 2; ++n) add_rows<Of>(p[n], vs[stage], 16 * n, o);
-    tile = next;
+    for (int n = 0; n < kN / 2; ++n) add_rows<Of>(p[n], keys.v[stage], 16 * n, o);
   }
   float inverse[kM][2];
-  softmax.finish(call, head, first, scale, log_sums, inverse);
-  write_own(call, head.results(call), out, first, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
+  const AttentionPlace again(call, tiles, 1, block_index_again());
+  const int64_t row = again.longest_first(call, tiles) * Of::kOwnRows + warp() * Of::kWarpRows;
+  softmax.finish(call, again.head, row, call.exponent_scale, log_sums, inverse);
+  write_own(call, again.head.results(call), out, row, o, [&](int m, int r, float x) { return x * inverse[m][r]; });
 }
 
 // Exponent and delta of a query. A head has one entry per query, and a padding entry if the number is odd.
@@ -131,22 +123,14 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     mma_query_gradients_kernel(AttentionView call, int64_t tiles, const bf16* q, const bf16* k, const bf16* v,
                                const bf16* d_out, const Query* of_queries, KeptBits kept, bf16* dq) {
   constexpr int kM = Of::kM, kN = Of::kRows / 8;
-  __shared__ Chunk ks[2][Of::kChunks], vs[2][Of::kChunks];
+  __shared__ KeyTiles<Of, kDrops> keys;
   const AttentionPlace place(call, tiles);
   const AttentionHeadView head = place.head;
-  const int64_t of_block = place.longest_first(call, tiles) * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
-  const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
-  const TileRows<Of> of_k(call, head.keys(call), k), of_v(call, head.keys(call), v);
-  const auto load = [&](const KeyTile& tile, int stage) {
-    of_k.load(tile.first, tile.attended, ks[stage]);
-    of_v.load(tile.first, tile.attended, vs[stage]);
-  };
-  const int64_t end = call.keys_end(of_block + Of::kOwnRows - 1);
-  KeyTile tile = next_keys<Of::kRows>(call, head, 0, end);
-  if (tile.attended != 0) load(tile, 0);
+  const int of_block = static_cast<int>(place.longest_first(call, tiles)) * Of::kOwnRows;
+  const int first = of_block + warp() * Of::kWarpRows;
+  keys.start(call, head, of_block, k, v, kept);
   const OwnRows<Of> own_q(call, head.queries(call), q, first, sign_flip(call));
   const OwnRows<Of> own_g(call, head.results(call), d_out, first, 0);
-  const KeptRows<kM, kDrops> of_rows(call, head, kept, first);
   Query of[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m)
@@ -158,23 +142,18 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     }
   typename Of::Sums sums = {};
 
-  for (int stage = 0; tile.attended != 0; stage ^= 1) {
-    await_copies();
-    __syncthreads();  // this tile is loaded; all threads have finished the previous one
-    const KeyTile next = next_keys<Of::kRows>(call, head, tile.first + Of::kRows, end);
-    if (next.attended != 0) load(next, stage ^ 1);
-    uint32_t bits[kM][2][kN / 4];
-    of_rows.load(tile.first, bits);
+  for (int stage = 0; keys.next(call, k, v, kept, stage); stage ^= 1) {
+    const KeyTile tile = keys.tiles[stage];
     const bool all = attend_all<kN>(call, tile, first);
-#pragma unroll 4
-    for (int n = 0; n < kN; n += 2) {  // sixteen keys
+    const auto add = [&](int n) {  // of sixteen keys
       const KeyTile part{tile.first + 8 * n, tile.attended >> 8 * n & 0xFFFF};
-      if (!all && (part.attended == 0 || part.first > first + Of::kWarpRows - 1 + call.past)) continue;
+      if (!all && (part.attended == 0 || part.first > first + Of::kWarpRows - 1 + call.past)) return;
       float s[kM][2][4], dp[kM][2][4];
-      multiply_rows<Of>(own_q, ks[stage], 8 * n, s);
-      multiply_rows<Of>(own_g, vs[stage], 8 * n, dp);
+      multiply_rows<Of>(own_q, keys.k[stage], 8 * n, s);
+      multiply_rows<Of>(own_g, keys.v[stage], 8 * n, dp);
       if (!all) mask_scores(call, part, first, s);
-      uint32_t ds[kM][4];
+      uint32_t bits[kM][2][1], ds[kM][4];
+      keys.read_kept(stage, 8 * n, bits);
 #pragma unroll
       for (int m = 0; m < kM; ++m)
 #pragma unroll
@@ -184,19 +163,23 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
             float gradient[2];
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
-              const float p = exp2_approximate(s[m][half][2 * r + c] * scale - of[m][r].exponent);
+              const float p = exp2_approximate(s[m][half][2 * r + c] * call.exponent_scale - of[m][r].exponent);
               const float of_p = dp[m][half][2 * r + c], minus_delta = of[m][r].minus_delta;
-              const bool keep = !kDrops || (bits[m][r][n / 4] >> (8 * (n % 4 + half) + c) & 1) != 0;
-              gradient[c] = p * (!kDrops ? of_p + minus_delta : keep ? of_p * keeps + minus_delta : minus_delta);
+              const bool keep = !kDrops || (bits[m][r][0] >> (8 * half + c) & 1) != 0;
+              gradient[c] = p * (!kDrops ? of_p + minus_delta : keep ? of_p * call.keeps + minus_delta : minus_delta);
             }
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
           }
-      add_rows<Of>(ds, ks[stage], 8 * n, sums);
-    }
-    tile = next;
+      add_rows<Of>(ds, keys.k[stage], 8 * n, sums);
+    };
+    // nvcc does not unroll a loop around add().
+    [&]<int... i>(std::integer_sequence<int, i...>) { (add(2 * i), ...); }
+    (std::make_integer_sequence<int, kN / 2>());
   }
   const auto factor = static_cast<float>(call.scale);
-  write_own(call, head.queries(call), dq, first, sums, [&](int, int, float x) { return x * factor; });
+  const AttentionPlace again(call, tiles, 1, block_index_again());
+  const int64_t row = again.longest_first(call, tiles) * Of::kOwnRows + warp() * Of::kWarpRows;
+  write_own(call, again.head.queries(call), dq, row, sums, [&](int, int, float x) { return x * factor; });
 }
 
 // The warps of a block own keys and values; the tiles are queries of all heads that share them: dv = Σ pᵀ · d_out and
@@ -215,7 +198,6 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   const AttentionHeadView head = place.head;
   const AttentionRows keys = head.keys(call);
   const int64_t of_block = place.tile * Of::kOwnRows, first = of_block + warp() * Of::kWarpRows;
-  const float scale = exponent_scale(call), keeps = static_cast<float>(call.kept);
   // One bit for each of a warp's keys from `key`.
   const auto attended_by = [&](const AttentionHeadView& by, int64_t key) {
     return __ballot_sync(~0u, lane() < Of::kWarpRows && by.attended(call, key + lane()));
@@ -226,13 +208,13 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
     any = any || there;
     mine = mine || (there && w == warp());
   }
-  const TileRows<Of> of_q(call, head.queries(call), q), of_g(call, head.results(call), d_out);
+  const TileRows<Of> of_q(call, head.queries(call)), of_g(call, head.results(call));
   const int queries = static_cast<int>(call.queries), group = static_cast<int>(call.group);
   const int number = static_cast<int>(head.number(call));
   const auto load = [&](int member, int query, int stage) {  // member: index among the heads that share the keys
     const int shift = member * static_cast<int>(call.width);
-    of_q.load_rows(query, queries - query, qs[stage], shift);
-    of_g.load_rows(query, queries - query, gs[stage], shift);
+    of_q.load_rows(q, query, queries - query, qs[stage], shift);
+    of_g.load_rows(d_out, query, queries - query, gs[stage], shift);
     const int i = static_cast<int>(threadIdx.x);
     if (i < Of::kRows / 2)
       copy_async(of_tile[stage] + i, of_queries + (number + member) * even(call.queries) + query + 2 * i,
@@ -293,7 +275,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
               float& x = s[m][half][2 * r + c];
-              x = exp2_approximate(x * scale - of[c].exponent);
+              x = exp2_approximate(x * call.exponent_scale - of[c].exponent);
               after[c] = keep(bits[c], m, r) ? x : 0;
             }
             p[m][2 * half + r] = pack_bf16(after[0], after[1]);
@@ -314,7 +296,7 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
             for (int c = 0; c < 2; ++c) {
               const float of_p = dp[m][half][2 * r + c], minus_delta = of[c].minus_delta;
               gradient[c] = s[m][half][2 * r + c] * (!kDrops               ? of_p + minus_delta
-                                                     : keep(bits[c], m, r) ? of_p * keeps + minus_delta
+                                                     : keep(bits[c], m, r) ? of_p * call.keeps + minus_delta
                                                                            : minus_delta);
             }
             ds[m][2 * half + r] = pack_bf16(gradient[0], gradient[1]);
@@ -331,7 +313,8 @@ __global__ void __launch_bounds__(kThreads, Of::kBlocks)
   const uint32_t attended = attended_by(again.head, row);
   const auto counts = [&](int m, int r) { return (attended >> (16 * m + lane() / 4 + 8 * r) & 1) != 0; };
   if (dk) write_own(call, rows, dk, row, of_k, [&](int m, int r, float x) { return counts(m, r) ? x * factor : 0; });
-  if (dv) write_own(call, rows, dv, row, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * keeps : 0; });
+  if (dv)
+    write_own(call, rows, dv, row, of_v, [&](int m, int r, float x) { return counts(m, r) ? x * call.keeps : 0; });
 }
 
 // Calls f with the width to which rows are padded, and with whether there is dropout.
@@ -358,6 +341,7 @@ bool aligned(const Tensor& x) {
 bool attention_on_tensor_cores(const AttentionTensors& t, const AttentionGradients& d) {
   const int64_t width = t.q.dim(3);
   return t.q.dtype() == DType::bf16 && width % 8 == 0 && width <= 128 && t.stride % 8 == 0 &&
+         t.q.dim(1) + t.k.dim(1) < int64_t{1} << 30 &&  // 32-bit indices of queries and keys
          aligned_to<16>(t.q.address(), t.k.address(), t.v.address(), t.out.address()) && aligned<16>(d.out) &&
          aligned<4>(d.q) && aligned<4>(d.k) && aligned<4>(d.v);  // gradients: written as pairs
 }

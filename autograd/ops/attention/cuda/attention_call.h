@@ -1,5 +1,7 @@
 // Data shared by the attention kernels: memory layout of a head, key mask, dropout.
 #pragma once
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "autograd/ops/attention/attention.h"
@@ -12,6 +14,10 @@ inline const uint32_t* counter_of(const DropoutKey& key) {
   return key.counter.defined() ? key.counter.cuda_data<uint32_t>() : nullptr;
 }
 
+namespace detail {
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+}
+
 // The kernel arguments of one call.
 struct AttentionView {
   int64_t batch, queries, keys, heads, width;
@@ -19,8 +25,11 @@ struct AttentionView {
   int32_t query_stride, key_stride;  // row strides of q, and of k and v; 32 bits save registers
   int64_t past;                      // query i attends keys up to i + past; past = keys if not causal
   double scale;
-  double kept;      // 1/(1 - dropout)
-  int32_t dropped;  // an element is dropped if its 24 random bits are below this value; 0 without dropout
+  double kept;  // 1/(1 - dropout)
+  // The kernels for tensor cores read these constants from their arguments, because registers are scarce.
+  float keeps;           // `kept` in float32
+  float exponent_scale;  // factor from raw products to exponents of 2; not 0, because -infinity marks masked scores
+  int32_t dropped;       // an element is dropped if its 24 random bits are below this value; 0 without dropout
   RngKey rng;
   const uint32_t* counter;  // device address of the step, or null
   const uint8_t* mask;      // [batch, keys] or null
@@ -37,6 +46,8 @@ struct AttentionView {
         past(o.causal ? keys - queries : keys),
         scale(o.scale.value_or(1 / std::sqrt(static_cast<double>(width)))),
         kept(1 / (1 - o.dropout)),
+        keeps(static_cast<float>(kept)),
+        exponent_scale(std::max(std::abs(static_cast<float>(scale)) * detail::kLog2E, FLT_MIN)),
         dropped(static_cast<int32_t>(std::ceil(o.dropout * 0x1p24))),
         rng(o.key.rng()),
         counter(counter_of(o.key)),

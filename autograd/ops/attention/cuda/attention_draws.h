@@ -49,36 +49,4 @@ inline Tensor draw_kept(Cuda device, const AttentionTensors& t, const AttentionO
   return bits;
 }
 
-// The bits of a warp's 16 · kM queries, starting at `first`. load() sets bit 8 (n % 4) + c of kept[m][r][n / 4] for
-// query 16m + lane / 4 + 8r and key `key` + 8n + 2 (lane % 4) + c. `key` is a multiple of 32.
-template <int kM, bool kDrops>
-class KeptRows {
- public:
-  __device__ KeptRows(const AttentionView& call, const AttentionHeadView& head, KeptBits kept, int64_t first) {
-    if constexpr (kDrops) {
-#pragma unroll
-      for (int m = 0; m < kM; ++m)
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int64_t i = first + lane() / 4 + 16 * m + 8 * r;
-          rows_[m][r] = kept.row(call, head.number(call), i < call.queries ? i : 0);
-        }
-    }
-  }
-  template <int kWords>
-  __device__ void load(int64_t key, uint32_t (&kept)[kM][2][kWords]) const {
-    if constexpr (kDrops) {
-#pragma unroll
-      for (int m = 0; m < kM; ++m)
-#pragma unroll
-        for (int r = 0; r < 2; ++r)
-#pragma unroll
-          for (int w = 0; w < kWords; ++w) kept[m][r][w] = __ldg(rows_[m][r] + key / 32 + w) >> 2 * (lane() % 4);
-    }
-  }
-
- private:
-  [[maybe_unused]] const uint32_t* rows_[kM][2];
-};
-
 }  // namespace godwit::detail

@@ -1,18 +1,10 @@
 // The rows that a warp owns: the left operands of its products, and its results.
 #pragma once
-#include <cfloat>
-
 #include "autograd/ops/attention/cuda/attention_tiles.h"
 
 namespace godwit::detail {
 
-constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
-// Factor from raw products to exponents of 2. The sign of the scale is applied to the left matrix, so that the largest
-// product is the largest score. The factor must not be 0, because -infinity marks masked scores.
-__device__ inline float exponent_scale(const AttentionView& call) {
-  return fmaxf(fabsf(static_cast<float>(call.scale)) * kLog2E, FLT_MIN);
-}
+// The sign of the scale is applied to the left matrix, so that the largest product is the largest score.
 __device__ inline uint32_t sign_flip(const AttentionView& call) { return call.scale < 0 ? 0x80008000u : 0; }
 
 // The rows that a warp owns: 16 · kM rows of x starting at row `first`, with their bits XORed with `flip`. step(k, a)
@@ -50,11 +42,12 @@ class OwnRows {
                      int64_t of_block, Memory& memory)
       : OwnRows(call, rows, x, first, flip) {
     if constexpr (kShared) {
-      const TileRows<typename Of::Own> of_block_rows(call, rows, x);
+      const TileRows<typename Of::Own> of_block_rows(call, rows);
 #pragma unroll
       for (int row = 0; row < Of::kOwnRows; row += 64) {
         const int64_t at = of_block + row;
-        of_block_rows.load(at, at < rows.length ? lowest(rows.length - at) : 0, memory.chunks + row * Of::kColumns);
+        of_block_rows.load(x, static_cast<int>(at), at < rows.length ? lowest(rows.length - at) : 0,
+                           memory.chunks + row * Of::kColumns);
       }
       tile_ = memory.chunks + static_cast<int>(first - of_block) * Of::kColumns;
     }

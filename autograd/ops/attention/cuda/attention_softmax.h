@@ -3,7 +3,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "autograd/ops/attention/cuda/attention_draws.h"
+#include "autograd/ops/attention/cuda/attention_key_tiles.h"
 #include "autograd/ops/attention/cuda/attention_own.h"
 
 namespace godwit::detail {
@@ -58,7 +58,7 @@ struct Softmax {
     for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -FLT_MAX;
   }
 
-  // Adds the scores of a tile. p becomes the exponentials after dropout by `kept` (attention_draws.h). Returns the
+  // Adds the scores of a tile. p becomes the exponentials after dropout by `kept` (KeyTiles::read_kept()). Returns the
   // factor for earlier exponentials in `shrunk`.
   template <bool kDrops, int kN>
   __device__ void add(float scale, const float (&s)[kM][kN][4], const uint32_t (&kept)[kM][2][kN / 4],
@@ -94,13 +94,12 @@ struct Softmax {
   // `inverse`.
   __device__ void finish(const AttentionView& call, const AttentionHeadView& head, int64_t first, float scale,
                          float* log_sums, float (&inverse)[kM][2]) const {
-    const auto keeps = static_cast<float>(call.kept);
 #pragma unroll
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float total = across(sum[m][r], [](float a, float b) { return a + b; });
-        inverse[m][r] = total == 0 ? 0 : keeps / total;
+        inverse[m][r] = total == 0 ? 0 : call.keeps / total;
         const int64_t row = first + 16 * m + lane() / 4 + 8 * r;
         if (lane() % 4 == 0 && row < call.queries)
           log_sums[head.number(call) * call.queries + row] = largest[m][r] * scale * kLn2 + logf(total);

@@ -44,17 +44,17 @@ class TileRows {
   static constexpr int kStride = kThreads / Of::kColumns;  // row stride of one thread
 
  public:
-  __device__ TileRows(const AttentionView& call, const AttentionRows& rows, const bf16* x)
-      : from_(rows.row(x, row()) + (8 * column() < call.width ? 8 * column() : 0)),
+  __device__ TileRows(const AttentionView& call, const AttentionRows& rows)
+      : first_(rows.first + int64_t{row()} * rows.step + (8 * column() < call.width ? 8 * column() : 0)),
         step_(rows.step),
         counts_(8 * column() < call.width) {}
 
-  // Starts copying rows [first, first + kRows) to `to`. Writes zeros for rows without a bit in `there` and for columns
-  // beyond the width.
-  __device__ void load(int64_t first, uint64_t there, Chunk* to) const {
+  // Starts copying rows [first, first + kRows) of x to `to`. Writes zeros for rows without a bit in `there` and for
+  // columns beyond the width.
+  __device__ void load(const bf16* x, int first, uint64_t there, Chunk* to) const {
     there = counts_ ? there >> row() : 0;
     to += Of::place(row(), column());
-    const bf16* from = from_ + first * step_;
+    const bf16* from = x + (first_ + int64_t{first} * step_);
 #pragma unroll
     for (int i = 0; i < Of::kRows; i += kStride) {  // rows kStride apart have the same permutation
       const bool copies = (there >> i & 1) != 0;
@@ -62,12 +62,12 @@ class TileRows {
     }
   }
 
-  // Starts copying rows [first, first + kRows), shifted by `shift` elements, to `to`. Writes zeros for rows from
+  // Starts copying rows [first, first + kRows) of x, shifted by `shift` elements, to `to`. Writes zeros for rows from
   // `first` + `count` and for columns beyond the width.
-  __device__ void load_rows(int first, int count, Chunk* to, int shift) const {
+  __device__ void load_rows(const bf16* x, int first, int count, Chunk* to, int shift) const {
     count = counts_ ? count - row() : 0;
     to += Of::place(row(), column());
-    const bf16* from = from_ + shift + int64_t{first} * step_;
+    const bf16* from = x + (first_ + shift + int64_t{first} * step_);
 #pragma unroll
     for (int i = 0; i < Of::kRows; i += kStride) copy_async(to + i * Of::kColumns, from + i * step_, i < count);
   }
@@ -76,7 +76,7 @@ class TileRows {
   static __device__ int row() { return static_cast<int>(threadIdx.x) / Of::kColumns; }
   static __device__ int column() { return static_cast<int>(threadIdx.x) % Of::kColumns; }
 
-  const bf16* from_;
+  int64_t first_;  // first element that the thread copies
   int32_t step_;
   bool counts_;
 };
@@ -124,25 +124,6 @@ __device__ void add_rows(const uint32_t (&p)[Of::kM][4], const Chunk* tile, int 
 #pragma unroll
     for (int m = 0; m < Of::kM; ++m) mma_bf16(sums[m][n + 1], p[m], b[2], b[3]);
   }
-}
-
-// A tile of keys with one bit per key: 1 if the key is attended. After the last tile, `attended` is 0.
-struct KeyTile {
-  int64_t first;
-  uint64_t attended;
-};
-
-// The first tile in [first, end) with an attended key. All warps get the same result.
-template <int kRows>
-__device__ KeyTile next_keys(const AttentionView& call, const AttentionHeadView& head, int64_t first, int64_t end) {
-  for (; first < end; first += kRows) {
-    if (call.mask == nullptr) return {first, lowest(call.keys - first) & lowest(kRows)};
-    uint64_t attended = 0;
-    for (int part = 0; part < kRows; part += 32)
-      attended |= uint64_t{__ballot_sync(~0u, head.attended(call, first + part + lane()))} << part & lowest(kRows);
-    if (attended != 0) return {first, attended};
-  }
-  return {first, 0};
 }
 
 }  // namespace godwit::detail
