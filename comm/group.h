@@ -111,6 +111,8 @@ struct Communicator {
   int rank = 0;                                         // rank in `world`
   std::shared_ptr<Group> world, intra, inter, compute;  // see above
   std::shared_ptr<CommStats> stats;                     // bytes and calls of this rank
+  // The ranks that together have all parameters, if a rank has only a shard (sharding hybrid). Otherwise null.
+  std::shared_ptr<Group> shards = nullptr;
 
   // Seconds in collectives of world, intra and inter.
   double seconds() const { return world->seconds() + intra->seconds() + inter->seconds(); }

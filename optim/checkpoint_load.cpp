@@ -205,12 +205,6 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   const std::set<std::string> of_exchange =
       replica.sharding() == Sharding::hybrid ? exchange_state(parts, world) : std::set<std::string>();
   const bool by_block = of_exchange.contains("exchange/scale");
-  if (!same && replica.sharding() == Sharding::hybrid)
-    on_all(world, [&] {
-      check(replica.optimizer().exchange_method(), folder, ": with sharding hybrid, an optimizer that communicates ",
-            "itself continues on as many nodes and workers as before (", before.nodes, " × ", before.workers_per_node,
-            "); start a new run from its weights with --init-weights");
-    });
   const auto tensors_of = [&](int rank, std::map<std::string, std::string>* numbers = nullptr) {
     return map_safetensors(folder + "/" + rank_file(rank), numbers);
   };

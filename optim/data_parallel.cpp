@@ -17,10 +17,10 @@
 namespace godwit {
 namespace {
 
-// The ranks that have this rank's local rank, as a world with one worker per node.
+// The ranks that have this rank's local rank, as a world with one worker per node. Each has a shard.
 Communicator between_nodes(const Communicator& comm) {
   const auto alone = std::make_shared<SingleGroup>();
-  return {{comm.topology.nodes, 1}, comm.node(), comm.inter, alone, comm.inter, alone, comm.stats};
+  return {{comm.topology.nodes, 1}, comm.node(), comm.inter, alone, comm.inter, alone, comm.stats, comm.intra};
 }
 
 std::unique_ptr<Exchange> exchange_of(const DataParallelOptions& options, const Buckets& buckets,
@@ -176,6 +176,11 @@ void DataParallel::work(Bucket& bucket) {
 void DataParallel::proceed(Bucket& bucket) {
   if (!clip_ || !communicates_itself_) exchange(bucket);
   if (!clip_) return update(bucket);
+  if (parameters_ && communicates_itself_) {
+    timed(Activity::update, &bucket, [&] { clip_->measure(bucket); });
+    timed(Activity::compression, &bucket, [&] { take_mean_of_node(bucket); });
+    return buckets_.release_gradient(bucket);
+  }
   timed(Activity::update, &bucket, [&] {
     if (!buckets_.on_demand_gradients()) return clip_->measure(bucket);
     clip_->measure(bucket, bucket.owned);
@@ -184,21 +189,28 @@ void DataParallel::proceed(Bucket& bucket) {
   });
 }
 
+Tensor DataParallel::new_own_gradient(const Bucket& bucket) {
+  Bucket& own = parameters_->own_of(bucket);
+  own.grad = Tensor::zeros({own.padded_numel()}, own.param.dtype());
+  return own.grad.range(0, own.numel);
+}
+
+void DataParallel::take_mean_of_node(Bucket& bucket) {
+  mean_to_owner(bucket, new_own_gradient(bucket), *comm_.intra, "hybrid/reduce_scatter");
+}
+
 void DataParallel::exchange(Bucket& bucket) {
   const ProfileRange range("exchange", bucket.index);
   timed(Activity::compression, &bucket, [&] {
     if (!parameters_) return optimizer_->exchange(bucket, comm_, info_);
-    Bucket& own = parameters_->own_of(bucket);
-    own.grad = Tensor::zeros({own.padded_numel()}, own.param.dtype());
-    const Tensor owned = own.grad.range(0, own.numel);
-    if (hybrid()) {
-      mean_to_owner(bucket, owned, *comm_.intra, "hybrid/reduce_scatter");
-      optimizer_->exchange(own, between_, info_);
-      if (clip_) owned_gradient(bucket).copy_from(owned);  // for the norm
-    } else {
+    if (!hybrid()) {
       optimizer_->exchange(bucket, comm_, info_);
-      owned.copy_from(owned_gradient(bucket));
+      return new_own_gradient(bucket).copy_from(owned_gradient(bucket));
     }
+    if (!clip_ || !communicates_itself_) take_mean_of_node(bucket);
+    Bucket& own = parameters_->own_of(bucket);
+    optimizer_->exchange(own, between_, info_);
+    if (clip_ && !communicates_itself_) owned_gradient(bucket).copy_from(own.grad.range(0, own.numel));  // for the norm
   });
   if (parameters_ && !clip_) buckets_.release_gradient(bucket);
 }

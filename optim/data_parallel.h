@@ -154,6 +154,9 @@ class DataParallel {
   bool exchange_and_update();    // ends a step; returns false if the step was skipped
   void work(Bucket& bucket);     // called when the bucket's gradient is complete
   void proceed(Bucket& bucket);  // called when the bucket may be exchanged
+  // Sharded parameters: gives the rank's shard of the bucket a new gradient, which is returned without its padding.
+  Tensor new_own_gradient(const Bucket& bucket);
+  void take_mean_of_node(Bucket& bucket);  // hybrid: collective in the node; the mean becomes the shard's gradient
   void exchange(Bucket& bucket);
   void update(Bucket& bucket);
   void clip_and_update();

@@ -63,14 +63,6 @@ void check_sharding(const DataParallelOptions& options) {
   check(exchange.name() == "dense", options.optimizer.name(), ": communicates itself and takes no exchange, got '",
         exchange.name(), "'; choose another optimizer, such as sgdm, or leave the exchange out");
   check_sharding(options.optimizer, exchange.sharding);
-  check(exchange.sharding == Sharding::none || options.clip_norm == 0, options.optimizer.name(), ": clip.norm ",
-        options.clip_norm, " with sharding hybrid needs an optimizer with an exchange; use one, such as adamw, or ",
-        "set clip.norm=0");
-  check(exchange.sharding == Sharding::none || !options.optimizer.has("warmup") ||
-            options.optimizer.text("warmup") != "auto",
-        options.optimizer.name(),
-        ": warmup=auto measures all parameters, but with sharding hybrid a worker has only some; set ",
-        "optimizer.warmup=fixed");
   check(exchange.sharding == Sharding::none || !options.optimizer.has("frozen") ||
             options.optimizer.text("frozen").empty(),
         options.optimizer.name(), ": frozen names parameters, but with sharding hybrid a worker has only some; leave ",

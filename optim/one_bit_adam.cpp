@@ -41,7 +41,8 @@ OneBitAdam::OneBitAdam(const Options& options, const Buckets& buckets, const Com
     : Optimizer(nullptr),
       options_(options),
       freeze_(kOneBitAdam, options.warmup, options.warmup_steps, options.beta2,
-              options.refresh_variance ? VarianceFreeze::Refresh::follow : VarianceFreeze::Refresh::off, buckets),
+              options.refresh_variance ? VarianceFreeze::Refresh::follow : VarianceFreeze::Refresh::off, buckets,
+              comm.shards),
       late_(options.refresh_variance, options.beta2, buckets.size()),
       adam_(options.bias_correction ? warmup<AdamW>(options, buckets) : warmup<BertAdam>(options, buckets)),
       all_reduce_(kOneBitAdam, {options.sign_scale, options.block_size}, buckets, comm) {

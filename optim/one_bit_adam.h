@@ -42,7 +42,7 @@ class OneBitAdam : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters, v_), late_.forget(); }
   std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:

@@ -66,7 +66,7 @@ class OneBitLamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
   std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters), late_.forget(); }
+  void restore(const std::vector<double>& counters) override { freeze_.restore(counters, v_), late_.forget(); }
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor" with one value per parameter, at its first
   // element.
   std::vector<StateTensor> state() const override;

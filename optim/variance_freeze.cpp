@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "comm/gather.h"
+#include "comm/host_tensor.h"
 #include "engine/data_ptr.h"
 #include "engine/hash.h"
 #include "engine/update_each.h"
@@ -37,11 +39,14 @@ std::string change_text(double change) {
 }  // namespace
 
 VarianceFreeze::VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh,
-                               const Buckets& buckets)
-    : name_(name), end_(end), limit_(limit), beta2_(beta2), refresh_(refresh) {
+                               const Buckets& buckets, std::shared_ptr<Group> shards)
+    : name_(name), end_(end), limit_(limit), beta2_(beta2), refresh_(refresh), shards_(std::move(shards)) {
   for (const Bucket& bucket : buckets) {
     first_slot_.push_back(names_.size());
-    for (const Slot& slot : bucket.slots) names_.push_back(slot.name), sizes_.push_back(slot.numel);
+    for (const Slot& slot : bucket.slots) {
+      names_.push_back(slot.name);
+      ranges_.push_back({slot.offset, slot.offset + slot.numel});
+    }
   }
   norms_.assign(names_.size(), 0);
   Hash hash;
@@ -135,17 +140,18 @@ std::vector<double> VarianceFreeze::counters() const {
   return all;
 }
 
-void VarianceFreeze::restore(const std::vector<double>& counters) {
+void VarianceFreeze::restore(const std::vector<double>& counters, const std::vector<StateTensor>& v) {
   const size_t n = names_.size();
   const auto most = static_cast<double>(counters.size());
   const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
                     counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
   const size_t size = sane ? 4 + (1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3])) * n : 0;
-  // Older checkpoints do not have the hash.
-  check(sane && (counters.size() == size || (counters.size() == size + 1 && counters.back() == names_hash_)), name_,
-        ": the checkpoint has the norms of other parameters; with sharding hybrid, resume with the same bucket.mib ",
-        "and bucket.first_mib");
+  check(sane, name_, ": the checkpoint has ", counters.size(), " counters, which are not those of a warm-up");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
+  snapshots_.clear(), changes_.clear(), event_.clear();
+  event_step_ = 0;
+  // Older checkpoints do not have the hash.
+  if (counters.size() != size && (counters.size() != size + 1 || counters.back() != names_hash_)) return measure_norms(v);
   auto at = counters.begin() + 4;
   const auto take = [&] {
     const std::vector<double> values(at, at + static_cast<int64_t>(n));
@@ -153,10 +159,20 @@ void VarianceFreeze::restore(const std::vector<double>& counters) {
     return values;
   };
   norms_ = take();
-  snapshots_.clear(), changes_.clear(), event_.clear();
-  event_step_ = 0;
   for (size_t i = 0; i < static_cast<size_t>(counters[2]); ++i) snapshots_.push_back(take());
   if (counters[3] > 0) changes_ = take();
+}
+
+// Sets the norms to the sums of v.
+void VarianceFreeze::measure_norms(const std::vector<StateTensor>& v) {
+  for (size_t bucket = 0; bucket < first_slot_.size(); ++bucket) {
+    const Tensor values = v[bucket].values.to(kCpu);
+    const size_t end = bucket + 1 < first_slot_.size() ? first_slot_[bucket + 1] : norms_.size();
+    for (size_t s = first_slot_[bucket]; s < end; ++s) {
+      const float *from = values.data<float>() + ranges_[s].begin, *to = values.data<float>() + ranges_[s].end;
+      norms_[s] = std::accumulate(from, to, 0.0);
+    }
+  }
 }
 
 // Tests the criterion after step_.
@@ -166,35 +182,48 @@ bool VarianceFreeze::settled() {
   std::vector<double> corrected = norms_;
   for (double& norm : corrected) norm /= 1 - std::pow(beta2_, static_cast<double>(step_));
   snapshots_.push_back(std::move(corrected));
-  if (static_cast<int64_t>(snapshots_.size()) <= delta / every) return false;
-  int64_t in_settled = 0;
-  changes_.resize(names_.size());
-  for (size_t i = 0; i < names_.size(); ++i) {
-    const double before = snapshots_.front()[i], now = snapshots_.back()[i];
-    changes_[i] = before > 0 ? std::min(now / before, kFromZero) : now > 0 ? kFromZero : 1;
-    if (has_settled(changes_[i])) in_settled += sizes_[i];
+  double waiting = 1, in_settled = 0, all = 0;  // waiting: ranks that need more steps before the first test
+  if (static_cast<int64_t>(snapshots_.size()) > delta / every) {
+    waiting = 0;
+    changes_.resize(names_.size());
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const double before = snapshots_.front()[i], now = snapshots_.back()[i];
+      changes_[i] = before > 0 ? std::min(now / before, kFromZero) : now > 0 ? kFromZero : 1;
+      const auto values = static_cast<double>(ranges_[i].numel());
+      all += values;
+      if (has_settled(changes_[i])) in_settled += values;
+    }
+    snapshots_.pop_front();
   }
-  snapshots_.pop_front();
-  const auto all = std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0});
-  return static_cast<double>(in_settled) >= kSettledShare * static_cast<double>(all);
+  if (shards_) {
+    const Tensor sums = cpu_tensor<double>({waiting, in_settled, all});
+    shards_->all_reduce(sums, Reduce::sum, name_ + "/settled");
+    waiting = sums.item(0), in_settled = sums.item(1), all = sums.item(2);
+  }
+  return waiting == 0 && in_settled >= kSettledShare * all;
 }
 
 // Reason why the warm-up lasted until its limit.
 std::string VarianceFreeze::unsettled() const {
+  std::vector<std::string> own;  // for each tensor that has not settled: text and |log of the change|
+  for (size_t i = 0; i < changes_.size(); ++i)
+    if (!has_settled(changes_[i]))
+      own.insert(own.end(),
+                 {names_[i] + " (" + change_text(changes_[i]) + ")", std::to_string(std::abs(std::log(changes_[i])))});
+  std::vector<std::vector<std::string>> ranks{own};
+  if (shards_) ranks = gather_texts(*shards_, own, name_ + "/unsettled");
+  std::vector<std::pair<double, std::string>> changes;
+  for (const std::vector<std::string>& of_rank : ranks)
+    for (size_t i = 0; i < of_rank.size(); i += 2) changes.emplace_back(std::stod(of_rank[i + 1]), of_rank[i]);
   const auto delta = std::llround(1 / (1 - beta2_));
-  if (changes_.empty())
+  if (changes.empty())
     return detail::concat("it was too short to tell whether the second moments have settled, which takes ",
                           delta + std::max<int64_t>(delta / 10, 1), " steps");
-  std::vector<size_t> order;
-  for (size_t i = 0; i < names_.size(); ++i)
-    if (!has_settled(changes_[i])) order.push_back(i);
-  const auto change = [&](size_t i) { return std::abs(std::log(changes_[i])); };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return change(a) > change(b); });
+  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text = "these second moments still changed over " + std::to_string(delta) + " steps:";
   constexpr size_t kShown = 3;
-  for (size_t k = 0; k < std::min(order.size(), kShown); ++k)
-    text += detail::concat(k > 0 ? ", " : " ", names_[order[k]], " (", change_text(changes_[order[k]]), ")");
-  if (order.size() > kShown) text += detail::concat(" and ", order.size() - kShown, " more");
+  for (size_t k = 0; k < std::min(changes.size(), kShown); ++k) text += (k > 0 ? ", " : " ") + changes[k].second;
+  if (changes.size() > kShown) text += detail::concat(" and ", changes.size() - kShown, " more");
   return text;
 }
 

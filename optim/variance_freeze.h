@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/buckets/bucket.h"
+#include "comm/group.h"
+#include "comm/state_tensor.h"
 
 namespace godwit {
 
@@ -22,7 +25,8 @@ inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}
 //   0.96 ≤ ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ ≤ 1/0.96,  Δ = 1/(1−β2),
 // holds for tensors that together have 99 % of all values. (The 1-bit Adam paper tests the whole v, without bias
 // correction and only for growth.) ‖v‖₁ is the moving average of ‖ĝ‖², so no pass over v is needed. All ranks have the
-// same mean gradient ĝ and make the same decision.
+// same mean gradient ĝ and make the same decision. With sharding hybrid, the ranks of a node add the numbers of values
+// of their shards at every test.
 //
 // Refreshes: in steps T_w + h·(2ʲ − 1), j = 1, 2, …, h = max(⌊T_w/4⌋, 1), the mean gradient ĝ is also exchanged
 // uncompressed. Where v = 0, because the first gradient came after the warm-up, LateVariance provides v̂. The other
@@ -35,11 +39,13 @@ inline std::vector<std::string> choices_of(WarmupEnd) { return {"auto", "fixed"}
 class VarianceFreeze {
  public:
   enum class Refresh { off, outgrown, follow };  // rule for the factor
-  // `limit`: longest warm-up, in steps. `refresh`: rule after the warm-up. `name`: for event().
-  VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh, const Buckets& buckets);
+  // `limit`: longest warm-up, in steps. `refresh`: rule after the warm-up. `name`: for event(). `shards`:
+  // Communicator::shards.
+  VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, double beta2, Refresh refresh, const Buckets& buckets,
+                 std::shared_ptr<Group> shards = nullptr);
 
   // Whether `step` belongs to the warm-up. The decision is made at the first call for a step, after all buckets of the
-  // last step.
+  // last step. Collective over `shards`.
   bool warming_up(int64_t step);
   int64_t frozen_at() const { return frozen_at_; }  // T_w; 0 during the warm-up
   bool refreshes(int64_t step) const;               // whether v is refreshed in `step`
@@ -51,7 +57,9 @@ class VarianceFreeze {
   // The divisor of the squares of LateVariance::exchange() in a refresh.
   double late_correction() const { return held(step_ - frozen_at_); }
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
-  void restore(const std::vector<double>& counters);  // sets the numbers of a checkpoint
+  // Sets the numbers of a checkpoint. `v`: the restored second moments, one tensor per bucket. If the checkpoint has the
+  // norms of other shards, the norms are computed from v, and the test for the end of the warm-up begins anew.
+  void restore(const std::vector<double>& counters, const std::vector<StateTensor>& v);
   // One line with the reason after the end of the warm-up. Empty after other steps.
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
 
@@ -59,8 +67,9 @@ class VarianceFreeze {
   int64_t refresh_interval() const { return std::max<int64_t>(frozen_at_ / 4, 1); }
   double held(int64_t steps) const { return 1 - std::pow(beta2_, static_cast<double>(steps)); }
   double refresh_weight() const;
+  void measure_norms(const std::vector<StateTensor>& v);
   bool settled();
-  std::string unsettled() const;
+  std::string unsettled() const;  // collective over shards_
 
   std::string name_;
   WarmupEnd end_;
@@ -69,13 +78,14 @@ class VarianceFreeze {
   Refresh refresh_;
   std::vector<std::string> names_;             // names of all slots
   double names_hash_ = 0;                      // 53 bits; with sharding hybrid, ranks have slots of their shards
-  std::vector<int64_t> sizes_;                 // number of values of each slot
+  std::vector<Segment> ranges_;                // values of each slot within its bucket
   std::vector<size_t> first_slot_;             // first slot of each bucket
   std::vector<double> norms_;                  // ‖v‖₁ of each slot
   std::deque<std::vector<double>> snapshots_;  // ‖v̂‖₁ of each slot, at multiples of Δ/10, for the last Δ steps
   std::vector<double> changes_;                // ‖v̂_t‖₁/‖v̂_(t−Δ)‖₁ at the last test; empty before the first test
   int64_t step_ = 0, frozen_at_ = 0, event_step_ = 0;
   std::string event_;
+  std::shared_ptr<Group> shards_;  // null if this rank has all parameters
 };
 
 // Refreshes v = correction·v̂ of a bucket as described at VarianceFreeze. `mean`: result of LateVariance::exchange().

@@ -253,12 +253,27 @@ TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryExchange) {
 TEST(HybridSharding, TrainsAsOneWorkerPerNodeWithEveryOptimizer) {
   for (const std::string& name : method_names<OptimizerMethod>()) {
     OptimizerConfig optimizer = name;
-    if (optimizer.has("warmup")) optimizer.set("warmup", "fixed");
     if (optimizer.has("warmup_steps")) optimizer.set("warmup_steps", 3);
     if (optimizer.has("max_interval")) optimizer.set("max_interval", 1);
     expect_trains_as_nodes({.optimizer = optimizer, .topology = {3, 2}, .steps = 5}, name);
   }
   expect_trains_as_nodes({.topology = {1, 4}, .steps = 3}, "one node");
+}
+
+// The second moments settle before the limit of the warm-up. With 20 steps, the warm-up ends at its limit.
+TEST(HybridSharding, TheWarmupEndsAsWithoutSharding) {
+  for (const char* name : {"one_bit_adam", "one_bit_lamb"})
+    for (const int64_t limit : {20, 90}) {
+      OptimizerConfig optimizer = name;
+      optimizer.set("warmup_steps", limit).set("beta2", 0.95);
+      ShardPlan plan{.optimizer = optimizer, .topology = {2, 3}, .steps = 100};
+      plan.shapes = {{3000}, {41, 70}, {100}};
+      expect_trains_as_nodes(plan, name);
+      plan.optimizer.set("warmup", "fixed");
+      const auto fixed = train_sharded(plan).x;
+      plan.optimizer.set("warmup", "auto");
+      EXPECT_EQ(train_sharded(plan).x == fixed, limit == 20) << name;
+    }
 }
 
 TEST(HybridSharding, HasTheBitsOfHierarchical) {
@@ -307,6 +322,44 @@ TEST(HybridSharding, ClipsByTheNormOfTheMeanGradient) {
   const ShardRun hybrid = train_sharded(plan);
   for (size_t t = 0; t < none.x.size(); ++t) {
     EXPECT_GT(none.norms[t], 0.5) << "the test must clip";
+    EXPECT_NEAR(hybrid.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "step " << t + 1;
+    for (size_t i = 0; i < none.x[t].size(); ++i) ASSERT_NEAR(hybrid.x[t][i], none.x[t][i], 1e-6) << i;
+  }
+}
+
+// Optimizers that communicate clip by the mean of the squared norms of all workers. Here, the workers of a node have
+// equal gradients, so this is also the mean over the nodes.
+TEST(HybridSharding, OptimizersThatCommunicateClipByTheNormsOfTheWorkers) {
+  for (const std::string& name : method_names<OptimizerMethod>()) {
+    OptimizerConfig optimizer = name;
+    if (!optimizer.method().communicates_itself) continue;
+    if (optimizer.has("warmup_steps")) optimizer.set("warmup_steps", 3);
+    if (optimizer.has("max_interval")) optimizer.set("max_interval", 1);
+    ShardPlan plan{.optimizer = optimizer, .topology = {2, 1}, .steps = 6, .clip_norm = 0.5};
+    const ShardRun nodes = train_sharded(plan);
+    plan.exchange = sharded("dense", "hybrid");
+    plan.topology = {2, 2};
+    plan.gradient = [](int rank, int64_t step, int64_t element, double x) {
+      return noisy_gradient(rank / 2, step, element, x);
+    };
+    const ShardRun hybrid = train_sharded(plan);
+    for (size_t t = 0; t < nodes.x.size(); ++t) {
+      EXPECT_GT(nodes.norms[t], 0.5) << "the test must clip";
+      EXPECT_NEAR(hybrid.norms[t], nodes.norms[t], 1e-6 * nodes.norms[t]) << name << ", step " << t + 1;
+      for (size_t i = 0; i < nodes.x[t].size(); ++i)
+        ASSERT_NEAR(hybrid.x[t][i], nodes.x[t][i], 1e-6) << name << ", step " << t + 1 << ", value " << i;
+    }
+    plan.clip_norm = 0;
+    EXPECT_NE(train_sharded(plan).x, hybrid.x) << name << ": the clipping must have an effect";
+  }
+}
+
+TEST(HybridSharding, BirderClipsAsWithoutSharding) {
+  ShardPlan plan{.optimizer = "birder", .topology = {2, 3}, .steps = 6, .clip_norm = 0.5};
+  const ShardRun none = train_sharded(plan);
+  plan.exchange = sharded("dense", "hybrid");
+  const ShardRun hybrid = train_sharded(plan);
+  for (size_t t = 0; t < none.x.size(); ++t) {
     EXPECT_NEAR(hybrid.norms[t], none.norms[t], 1e-6 * none.norms[t]) << "step " << t + 1;
     for (size_t i = 0; i < none.x[t].size(); ++i) ASSERT_NEAR(hybrid.x[t][i], none.x[t][i], 1e-6) << i;
   }

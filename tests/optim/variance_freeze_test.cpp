@@ -134,7 +134,7 @@ class Freeze : public testing::Test {
       if (step % 8 != 0) continue;
       const std::vector<double> counters = freeze.counters();
       freeze = fresh;
-      freeze.restore(counters);
+      freeze.restore(counters, {});
     }
     for (const double number : freeze.counters()) EXPECT_TRUE(std::isfinite(number)) << "checkpoints refuse it";
     return {freeze.frozen_at(), freeze.event(freeze.frozen_at() + 1)};

@@ -38,7 +38,8 @@ TEST(PickSharding, PicksHybridOnSeveralNodesOfSeveralWorkers) {
   const std::string nodes = "--nodes 2 --workers-per-node 2 ";
   expect_sharding(nodes, Sharding::hybrid, kPicksHybrid);
   expect_sharding(nodes + "--exchange loco", Sharding::hybrid, kPicksHybrid);
-  expect_sharding(nodes + "--optimizer birder --set clip.norm=0", Sharding::hybrid, kPicksHybrid);
+  for (const char* name : {"birder", "one_bit_adam", "zero_one_adam", "one_bit_lamb"})
+    expect_sharding(nodes + "--optimizer " + name, Sharding::hybrid, kPicksHybrid);
   expect_sharding(nodes + "--set exchange.reshard_after_forward=false", Sharding::hybrid, kPicksHybrid);
   expect_sharding("--nodes 2", Sharding::none, "");
   expect_sharding("--workers-per-node 2", Sharding::none, "");
@@ -62,9 +63,7 @@ TEST(PickSharding, SignsAreNotClipped) {
 TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {
   const std::string nodes = "--nodes 2 --workers-per-node 2 ",
                     none = "exchange.sharding=auto picks none instead of hybrid: ";
-  expect_sharding(nodes + "--optimizer birder", Sharding::none, none + "birder: clip.norm 1 with sharding hybrid");
-  expect_sharding(nodes + "--optimizer birder --set clip.norm=0 --set optimizer.frozen=wte", Sharding::none,
-                  none + "birder: frozen");
+  expect_sharding(nodes + "--optimizer birder --set optimizer.frozen=wte", Sharding::none, none + "birder: frozen");
   expect_sharding(nodes + "--exchange ef_signsgd --set exchange.block_size=-1", Sharding::none,
                   none + "ef_signsgd: block_size -1");
   expect_sharding(nodes + "--exchange zeropp", Sharding::zero2, "");
@@ -80,7 +79,7 @@ TEST(PickSharding, TheConfigurationKeepsTheChoice) {
                                     {"--nodes 2 --optimizer one_bit_adam", "none"}}) {
     const std::string saved = to_json(*gpt(flags));
     EXPECT_EQ(nlohmann::json::parse(saved)["exchange"]["sharding"], name) << flags;
-    const ConfigPtr again = gpt("--config " + write_file(saved) + " --nodes 4 --workers-per-node 2 --set clip.norm=0");
+    const ConfigPtr again = gpt("--config " + write_file(saved) + " --nodes 4 --workers-per-node 2");
     EXPECT_EQ(again->exchange.text("sharding"), name) << flags;
     EXPECT_TRUE(again->notices.empty()) << again->notices[0];
   }

@@ -469,8 +469,8 @@ TEST_F(TrainResnet, RefusesInvalidCombinations) {
   expect_refused("--optimizer birder --set exchange.sharding=zero1", {"keeps state of all parameters", "adamw"});
   expect_refused("--exchange topk --set exchange.sharding=zero2", {"sharding zero2", "use sharding zero1"});
   expect_refused("--exchange topk --set exchange.sharding=zero3", {"sharding zero3", "use sharding zero1"});
-  expect_refused("--optimizer birder --workers-per-node 2 --set exchange.sharding=hybrid --set clip.norm=1",
-                 {"clip.norm 1 with sharding hybrid", "set clip.norm=0"});
+  expect_refused("--optimizer birder --workers-per-node 2 --set exchange.sharding=hybrid --set optimizer.frozen=fc",
+                 {"frozen names parameters", "leave optimizer.frozen or exchange.sharding out"});
   expect_refused("--exchange qsgd --set exchange.error_feedback=worker", {"7 levels", "lower exchange.block_size"});
   expect_refused("--exchange ef_signsgd --set exchange.block_size=-1 --set bucket.first_mib=0.1",
                  {"needs the model in one bucket", "set bucket.first_mib to"});
