@@ -34,10 +34,10 @@ def headline(base, decay=None, sgdm_decay=None, beta=None, birder_beta_half=None
 
 
 def language_models(**rates):
-    """The optimizers of rates, Adam with 16 bits, and with AdamW the exchanges of LoCo's tables: 16, 4 and 8 bits. train_gpt would pick hybrid sharding
-    for Adam and AdamW."""
+    """The optimizers of rates, Adam with 16 bits, and with AdamW the exchanges of LoCo's tables: 16, 4 and 8 bits. train_gpt would pick hybrid
+    sharding for all methods except ZeRO++ and LoCo-Zero++."""
     unsharded = options("exchange.sharding=none")
-    methods = {name: (rate, ["--optimizer", name, *(unsharded if name == "adamw" else [])]) for name, rate in rates.items()}
+    methods = {name: (rate, ["--optimizer", name, *unsharded]) for name, rate in rates.items()}
     bf16 = [*options("exchange.wire=bf16"), *unsharded]
     exchanges = {"adamw_bf16": bf16, "loco_4_bits": ["--exchange", "loco", *unsharded],
                  "loco_zeropp": ["--exchange", "loco_zeropp"], "zeropp": ["--exchange", "zeropp"]}

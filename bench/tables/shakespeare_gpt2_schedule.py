@@ -11,8 +11,8 @@ Table(
           "--set schedule.name=cosine --set schedule.warmup_steps=20 --set schedule.final_fraction=0.067 --set generate.tokens=0",
     methods={
         **variants(1e-3, "--optimizer adamw exchange.sharding=none", {"adamw": ""}),
-        **variants(1e-3, "--optimizer one_bit_adam optimizer.warmup=fixed optimizer.warmup_steps=533", {"one_bit_adam": ""}),
-        **variants(1e-3, "--optimizer zero_one_adam optimizer.warmup_steps=20", {"zero_one_adam": ""}),
+        **variants(1e-3, "--optimizer one_bit_adam exchange.sharding=none optimizer.warmup=fixed optimizer.warmup_steps=533", {"one_bit_adam": ""}),
+        **variants(1e-3, "--optimizer zero_one_adam exchange.sharding=none optimizer.warmup_steps=20", {"zero_one_adam": ""}),
     },
     **TINY_SHAKESPEARE,
 ).main()
