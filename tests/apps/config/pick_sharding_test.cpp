@@ -136,20 +136,20 @@ TEST(PickSharding, AContinuedRunKeepsItsSharding) {
   const TempFolder folder;
   std::filesystem::create_directories(folder / "checkpoints/step-2");
   std::ofstream(folder / "checkpoints/step-2/manifest.json") << "{}";
-  const auto picked = [&](const std::string& saved, int nodes, double clip_norm) {
+  const auto picked = [&](const std::string& saved, int nodes, const char* frozen = "") {
     std::ofstream(folder / "config.json") << R"({"exchange": {"name": "dense", "sharding": ")" + saved + "\"}}";
     GptConfig config;
     config.optimizer = "birder";
     config.resume = "auto", config.run_dir = folder.str();
     config.nodes = config.workers_per_node = nodes;
-    config.clip.norm = clip_norm;
+    config.optimizer.set("frozen", frozen);
     pick_sharding(config);
     return config.exchange.text("sharding");
   };
-  EXPECT_EQ(picked("hybrid", 0, 0), "hybrid");
-  EXPECT_EQ(picked("hybrid", 1, 0), "hybrid");
-  EXPECT_EQ(picked("none", 2, 0), "none");
-  EXPECT_EQ(picked("hybrid", 2, 1), "none") << "clip.norm excludes hybrid sharding";
+  EXPECT_EQ(picked("hybrid", 0), "hybrid");
+  EXPECT_EQ(picked("hybrid", 1), "hybrid");
+  EXPECT_EQ(picked("none", 2), "none");
+  EXPECT_EQ(picked("hybrid", 2, "wte"), "none") << "optimizer.frozen excludes hybrid sharding";
 }
 
 TEST(PickSharding, HelpNamesTheDefault) {
