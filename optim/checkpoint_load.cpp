@@ -260,7 +260,8 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
       for (const auto& [name, values] : extras.own) load_tensor(values, name, folder, saved, used);
     const std::string path = folder + "/" + rank_file(saved.front().first);
     extras.numbers = numbers_of(numbers, path);
-    replica.restore(counters_of(numbers, path));
+    if (!same) numbers.clear(), (void)tensors_of(0, &numbers);  // the same counters on all ranks
+    replica.restore(counters_of(numbers, same ? path : folder + "/" + rank_file(0)));
   });
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");

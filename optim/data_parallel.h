@@ -28,7 +28,8 @@ struct DataParallelOptions {
   uint64_t seed = 1;           // seed of stochastic quantizers
   // Limit of the norm of the whole mean gradient. 0: no limit. With a limit, parameters are updated after all gradients
   // are complete. An optimizer that communicates itself has no mean gradient. In this case, all ranks scale their
-  // gradients before sending, by one factor that is computed from the mean of their squared norms.
+  // gradients before sending (with hybrid, their shards of the node's mean gradient), by one factor that is computed
+  // from the mean of the ranks' squared norms.
   double clip_norm = 0;
   // Effect of a non-finite gradient of any rank. false: an error that names the parameter. true: all ranks skip the
   // step before any state changes. Nothing is then exchanged before all gradients are complete, and each rank sends 8

@@ -51,7 +51,11 @@ VarianceFreeze::VarianceFreeze(const char* name, WarmupEnd end, int64_t limit, d
   norms_.assign(names_.size(), 0);
   Hash hash;
   for (const std::string& slot : names_) hash.add(slot);
-  names_hash_ = static_cast<double>(hash.value() >> 11);
+  // Shards may divide a parameter.
+  for (const Bucket& bucket : buckets)
+    for (const Slot& slot : bucket.slots)
+      if (shards_) hash.add(bucket.begin + slot.offset), hash.add(slot.numel);
+  slots_hash_ = static_cast<double>(hash.value() >> 11);
 }
 
 bool VarianceFreeze::warming_up(int64_t step) {
@@ -136,22 +140,23 @@ std::vector<double> VarianceFreeze::counters() const {
   add(norms_);
   for (const std::vector<double>& snapshot : snapshots_) add(snapshot);
   add(changes_);
-  all.push_back(names_hash_);
+  all.push_back(slots_hash_);
   return all;
 }
 
 void VarianceFreeze::restore(const std::vector<double>& counters, const std::vector<StateTensor>& v) {
   const size_t n = names_.size();
-  const auto most = static_cast<double>(counters.size());
+  constexpr double kMost = 1e6;  // more snapshots than any run has
   const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
-                    counters[2] >= 0 && counters[2] < most && counters[3] >= 0 && counters[3] <= 1;
+                    counters[2] >= 0 && counters[2] < kMost && counters[3] >= 0 && counters[3] <= 1;
   const size_t size = sane ? 4 + (1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3])) * n : 0;
   check(sane, name_, ": the checkpoint has ", counters.size(), " counters, which are not those of a warm-up");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
   snapshots_.clear(), changes_.clear(), event_.clear();
   event_step_ = 0;
   // Older checkpoints do not have the hash.
-  if (counters.size() != size && (counters.size() != size + 1 || counters.back() != names_hash_)) return measure_norms(v);
+  if (counters.size() != size && (counters.size() != size + 1 || counters.back() != slots_hash_))
+    return measure_norms(v);
   auto at = counters.begin() + 4;
   const auto take = [&] {
     const std::vector<double> values(at, at + static_cast<int64_t>(n));

@@ -57,8 +57,9 @@ class VarianceFreeze {
   // The divisor of the squares of LateVariance::exchange() in a refresh.
   double late_correction() const { return held(step_ - frozen_at_); }
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
-  // Sets the numbers of a checkpoint. `v`: the restored second moments, one tensor per bucket. If the checkpoint has the
-  // norms of other shards, the norms are computed from v, and the test for the end of the warm-up begins anew.
+  // Sets the numbers of a checkpoint. `v`: the restored second moments, one tensor per bucket. If the numbers belong to
+  // other shards, the norms are computed from v, and the test for the end of the warm-up begins anew. Ranks with the
+  // same shard must pass the same numbers.
   void restore(const std::vector<double>& counters, const std::vector<StateTensor>& v);
   // One line with the reason after the end of the warm-up. Empty after other steps.
   std::string event(int64_t step) const { return step == event_step_ ? event_ : std::string(); }
@@ -77,7 +78,7 @@ class VarianceFreeze {
   double beta2_;
   Refresh refresh_;
   std::vector<std::string> names_;             // names of all slots
-  double names_hash_ = 0;                      // 53 bits; with sharding hybrid, ranks have slots of their shards
+  double slots_hash_ = 0;                      // 53 bits; with sharding hybrid, ranks have slots of their shards
   std::vector<Segment> ranges_;                // values of each slot within its bucket
   std::vector<size_t> first_slot_;             // first slot of each bucket
   std::vector<double> norms_;                  // ‖v‖₁ of each slot

@@ -67,6 +67,8 @@ struct CommonConfig : WorkerOptions, LogOptions {
   // Whether samples are text streams. A run that is resumed with another number of workers keeps the total number of
   // streams.
   virtual bool samples_are_streams() const { return false; }
+  // The network that model.name=auto selects without initial weights. Empty if the program has no such choice.
+  virtual std::string automatic_network() const { return ""; }
 
  protected:
   virtual void describe(OptionList& list) = 0;

@@ -49,6 +49,7 @@ struct GptConfig : CommonConfig {
     batch = 2;
   }
   void check_together() const override;
+  std::string automatic_network() const override { return "gpt2_nano"; }
 
   std::string model_name = "auto";                       // auto: from the initial weights, otherwise gpt2_nano
   CausalLMConfig model = gpt2_config("gpt2_nano");  // settings of a new network; load_gpt_data() completes them

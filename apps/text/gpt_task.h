@@ -36,7 +36,7 @@ class GptTask : public Task {
   void save_description(const std::string& folder) override;
 
  private:
-  std::string default_name() const { return config_.init_weights.empty() ? "gpt2_nano" : model_->sizes().name; }
+  std::string default_name() const { return config_.init_weights.empty() ? config_.automatic_network() : model_->sizes().name; }
   data::TokenBatch next(int64_t micro_batch);
   Var loss(const data::TokenBatch& batch, const DropoutContext* run) const;
 

@@ -41,6 +41,7 @@ struct TextConfig : CommonConfig {
     schedule.warmup_fraction = 0.1;
   }
   void check_together() const override;
+  std::string automatic_network() const override { return "bert_mini"; }
 
   std::string task = "pretrain";  // pretrain, squad, classify
   TextModelConfig model;

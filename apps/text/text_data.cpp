@@ -259,7 +259,7 @@ BertConfig model_config(const TextConfig& config, const TextData& data, std::str
   const bool of_weights = config.model.name == "auto" && !folder.empty() && exists(file);
   check(of_weights || folder.empty() || config.model.name != "auto", file, ": is missing, so the sizes of ",
         "the model are unknown; put it next to the weights or choose a model, such as --model bert_base");
-  *name = of_weights ? "bert" : config.model.name == "auto" ? "bert_mini" : config.model.name;
+  *name = of_weights ? "bert" : config.model.name == "auto" ? config.automatic_network() : config.model.name;
   BertConfig model = of_weights ? read_bert_config(file) : bert_config(*name);
   const int64_t tokens = data.tokenizer.pieces.vocabulary().size();
   if (!of_weights) {

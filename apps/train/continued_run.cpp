@@ -56,6 +56,13 @@ std::set<std::string> names_of_network(const nlohmann::json& options) {
   return names;
 }
 
+// Replaces model.name=auto by the network that it selects, if there are no initial weights.
+void resolve_name(nlohmann::json& options, const CommonConfig& config) {
+  const std::string name = "/model/name", weights = "/init_weights";
+  if (options.contains(name) && options.at(name) == "auto" && options.contains(weights) && options.at(weights) == "")
+    options[name] = config.automatic_network();
+}
+
 // "model.n_head 4 (was 2)"
 std::string change(const std::string& pointer, const nlohmann::json& before, const nlohmann::json& now) {
   std::string name = pointer.substr(1);
@@ -68,7 +75,8 @@ std::string change(const std::string& pointer, const nlohmann::json& before, con
 void check_same_network(const CommonConfig& config) {
   const std::string text = config_in_run_dir(config);
   if (text.empty()) return;
-  const nlohmann::json before = parse_json(text).flatten(), now = options_of(config);
+  nlohmann::json before = parse_json(text).flatten(), now = options_of(config);
+  resolve_name(before, config), resolve_name(now, config);
   std::string changes;
   const auto add = [&](const std::string& one) { changes += (changes.empty() ? "" : ", ") + one; };
   const std::set<std::string> names = names_of_network(now);
@@ -76,8 +84,8 @@ void check_same_network(const CommonConfig& config) {
     if (before.contains(name) && before.at(name) != now.at(name)) add(change(name, before, now));
   // If initial weights determine the sizes, these are no options. Options of another version may be missing, too.
   const std::string weights = "/init_weights";
-  if (names != names_of_network(before) && before.contains(weights) &&
-      (before.at(weights) == "") != config.init_weights.empty())
+  const bool differ = !changes.empty() || names != names_of_network(before);
+  if (differ && before.contains(weights) && (before.at(weights) == "") != config.init_weights.empty())
     add(change(weights, before, now));
   check(changes.empty(), saved_config_path(config), ": is of a run with another network: ", changes,
         "; use the values of that run, or start a new run in another folder");

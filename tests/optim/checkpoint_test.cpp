@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 #include "engine/safetensors.h"
@@ -186,6 +187,27 @@ TEST(Checkpoint, NormsOfOtherShardsAreComputed) {
       for (size_t i = 0; i < x.size(); ++i)
         EXPECT_NEAR(x[i], whole.x.back()[i], bytes == 512 ? 0 : 1e-6) << name << ", value " << i;
     }
+}
+
+// The bucket has one parameter, so one of the two workers of a node has none. The warm-up has 11 tests before step 12.
+TEST(Checkpoint, WorkersWithoutAShardContinueInTheWarmup) {
+  for (const char* name : {"one_bit_adam", "one_bit_lamb"}) {
+    MethodPlan plan{.optimizer = name, .sharding = "hybrid", .sizes = {64}};
+    plan.change = [](DataParallelOptions& o) { o.optimizer.set("warmup_steps", 20).set("beta2", 0.9); };
+    plan.gradients.resize(12);
+    std::iota(plan.gradients.begin(), plan.gradients.end(), 1);
+    const TempFolder folder;
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      if (replica.steps() == 9) save_checkpoint(folder / "step", replica, comm);
+    };
+    const std::vector<float> whole = train_by(plan).x.back();
+    plan.gradients = {10, 11, 12}, plan.after_step = nullptr;
+    plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+      CheckpointExtras extras;
+      load_checkpoint(folder / "step", replica, comm, extras);
+    };
+    EXPECT_EQ(train_by(plan).x.back(), whole) << name;
+  }
 }
 
 TEST(Checkpoint, EmptyParametersHaveNoState) {

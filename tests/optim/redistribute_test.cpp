@@ -203,6 +203,45 @@ TEST(Redistribute, ShardsOfNodesOfOptimizersThatCommunicate) {
       }
 }
 
+// After the load, replicas stay identical at the end of the warm-up and in refreshes. Shards are whole parameters, or
+// blocks that divide them.
+TEST(Redistribute, NodesAgreeOnTheEndOfTheWarmup) {
+  for (const std::string name : {"one_bit_adam", "one_bit_lamb"})
+    for (const bool refresh : {true, false})
+      for (const auto& [before, after] : {std::pair{Topology{2, 2}, Topology{3, 2}},
+                                          {Topology{4, 2}, Topology{3, 2}},
+                                          {Topology{2, 2}, Topology{4, 1}}}) {
+        SCOPED_TRACE(detail::concat(name, refresh ? ", refresh, " : ", ", before.nodes, "x", before.workers_per_node));
+        MethodPlan plan{.optimizer = name, .sharding = "hybrid", .topology = before, .sizes = {9000, 40, 20000, 300}};
+        plan.bucket_bytes = 1 << 20;
+        plan.change = [&](DataParallelOptions& o) {
+          o.optimizer.set("warmup_steps", 20).set("beta2", 0.9).set("refresh_variance", refresh).set("block_size", 512);
+        };
+        const TempFolder folder;
+        plan.gradients.resize(10);
+        std::iota(plan.gradients.begin(), plan.gradients.end(), 1);
+        plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+          if (replica.steps() == 10) save_checkpoint(folder / "step", replica, comm);
+        };
+        train_by(plan);
+        plan.topology = after;
+        std::string end;
+        plan.gradients.resize(30);
+        std::iota(plan.gradients.begin(), plan.gradients.end(), 11);
+        plan.before_steps = [&](DataParallel& replica, Communicator& comm) {
+          CheckpointExtras extras;
+          load_checkpoint(folder / "step", replica, comm, extras);
+        };
+        plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+          replica.check_replicas();
+          const std::string event = replica.optimizer().event(replica.steps());
+          if (comm.rank == 0) end += event;
+        };
+        EXPECT_EQ(test::error_or_none([&] { train_by(plan); }), "");
+        EXPECT_NE(end.find("the warm-up ended after step"), std::string::npos) << end;
+      }
+}
+
 // A single worker has no server error. Two workers start without errors from its checkpoint; one worker drops theirs.
 TEST(Redistribute, ReportsNewAndUnusedState) {
   MethodPlan plan{.optimizer = "sgd", .exchange = "ef_signsgd", .topology = {1, 1}};

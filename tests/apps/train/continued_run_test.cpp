@@ -100,16 +100,32 @@ TEST_F(ContinuedRun, AMissingOptionIsNoChange) {
   EXPECT_EQ(error(*config), "");
 }
 
+TEST_F(ContinuedRun, TheAutomaticNetworkHasAName) {
+  for (const auto& [program, name, other] : {std::tuple{&gpt_program(), "gpt2_nano", "gpt2_micro"},
+                                             {&text_program(), "bert_mini", "bert_tiny"}}) {
+    save(json::parse(to_json(*config_of(*program, "auto"))));
+    EXPECT_EQ(error(*config_of(*program, name)), "");
+    EXPECT_NE(error(*config_of(*program, other)).find(detail::concat("model.name \"", other, "\" (was \"", name)),
+              std::string::npos);
+    save(json::parse(to_json(*config_of(*program, name))));
+    EXPECT_EQ(error(*config_of(*program, "auto")), "");
+  }
+}
+
 // With initial weights, the configuration has no sizes of the network.
 TEST_F(ContinuedRun, InitialWeightsThatDetermineTheNetworkMayNotBeDropped) {
-  const ConfigPtr without = config_of(gpt_program(), "auto"), with = config_of(gpt_program(), "auto", "weights");
-  const std::string part = ": is of a run with another network: init_weights ";
-  save(json::parse(to_json(*with)));
-  EXPECT_EQ(error(*with), "");
-  EXPECT_EQ(error(*config_of(gpt_program(), "auto", "moved")), "");
-  EXPECT_NE(error(*without).find(part + "\"\" (was \"weights\"); "), std::string::npos) << error(*without);
-  save(json::parse(to_json(*without)));
-  EXPECT_NE(error(*with).find(part + "\"weights\" (was \"\"); "), std::string::npos) << error(*with);
+  for (const Program* program : {&gpt_program(), &text_program()}) {
+    const ConfigPtr without = config_of(*program, "auto"), with = config_of(*program, "auto", "weights");
+    const std::string part = ": is of a run with another network: ", is = "init_weights ";
+    save(json::parse(to_json(*with)));
+    EXPECT_EQ(error(*with), "");
+    EXPECT_EQ(error(*config_of(*program, "auto", "moved")), "");
+    EXPECT_NE(error(*without).find(part), std::string::npos) << error(*without);
+    EXPECT_NE(error(*without).find(is + "\"\" (was \"weights\"); "), std::string::npos) << error(*without);
+    save(json::parse(to_json(*without)));
+    EXPECT_NE(error(*with).find(part), std::string::npos) << error(*with);
+    EXPECT_NE(error(*with).find(is + "\"weights\" (was \"\"); "), std::string::npos) << error(*with);
+  }
   save(json::parse(to_json(*config_of(image_program(), "resnet20", "weights"))));
   EXPECT_EQ(error(*config_of(image_program(), "resnet20")), "") << "model.name determines the network";
 }
