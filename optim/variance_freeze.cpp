@@ -155,8 +155,10 @@ void VarianceFreeze::restore(const std::vector<double>& counters, const std::vec
   snapshots_.clear(), changes_.clear(), event_.clear();
   event_step_ = 0;
   // Older checkpoints do not have the hash.
-  if (counters.size() != size && (counters.size() != size + 1 || counters.back() != slots_hash_))
+  if (counters.size() != size && (counters.size() != size + 1 || counters.back() != slots_hash_)) {
+    check(shards_ != nullptr, name_, ": the checkpoint has the norms of other parameters; resume with the same model");
     return measure_norms(v);
+  }
   auto at = counters.begin() + 4;
   const auto take = [&] {
     const std::vector<double> values(at, at + static_cast<int64_t>(n));

@@ -113,6 +113,22 @@ TEST(Refresh, StepsDoubleTheirDistance) {
   EXPECT_FALSE(has_refresh(20, 5, 1, 24));
 }
 
+// Without sharding, all ranks have all parameters.
+TEST(FreezeCounters, RefusesTheNormsOfOtherParameters) {
+  const auto freeze = [](const char* parameter) {
+    const Buckets buckets({{parameter, Var(Tensor::zeros({4}), true)}}, {});
+    return VarianceFreeze("one_bit_adam", WarmupEnd::fixed, 20, 0.999, Refresh::follow, buckets);
+  };
+  freeze("x").restore(freeze("x").counters(), {});
+  try {
+    freeze("x").restore(freeze("y").counters(), {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "one_bit_adam: the checkpoint has the norms of other parameters; resume with the same model");
+  }
+}
+
 // The criterion on squared norms that are given directly.
 class Freeze : public testing::Test {
  protected:
