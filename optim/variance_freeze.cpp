@@ -150,7 +150,7 @@ void VarianceFreeze::restore(const std::vector<double>& counters, const std::vec
   const bool sane = counters.size() >= 4 && std::abs(counters[0]) < 0x1p53 && std::abs(counters[1]) < 0x1p53 &&
                     counters[2] >= 0 && counters[2] < kMost && counters[3] >= 0 && counters[3] <= 1;
   const size_t size = sane ? 4 + (1 + static_cast<size_t>(counters[2]) + static_cast<size_t>(counters[3])) * n : 0;
-  check(sane, name_, ": the checkpoint has ", counters.size(), " counters, which are not those of a warm-up");
+  check(sane, name_, ": the checkpoint has invalid counters; resume from another checkpoint");
   step_ = std::llround(counters[0]), frozen_at_ = std::llround(counters[1]);
   snapshots_.clear(), changes_.clear(), event_.clear();
   event_step_ = 0;
