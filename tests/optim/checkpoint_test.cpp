@@ -22,7 +22,6 @@ using test::for_each_method;
 using test::MethodOutcome;
 using test::MethodPlan;
 using test::save_in_between;
-using test::set_if_known;
 using test::train_by;
 
 constexpr int kNewestVersion = 3;
