@@ -124,7 +124,7 @@ if(GODWIT_CUDA_AUTO STREQUAL "AUTO") # without a GPU, do not spend time on nvcc
 endif()
 if(GODWIT_CUDA_AUTO STREQUAL "EMULATED")
   set(GODWIT_HAS_CUDA ON)
-  set(GODWIT_EMULATED_SOURCES cuda_runtime.cpp streams.cpp races.cpp cublasLt.cpp cudnn.cpp nccl.cpp)
+  set(GODWIT_EMULATED_SOURCES cuda_runtime.cpp fibers.cpp streams.cpp races.cpp cublasLt.cpp cudnn.cpp nccl.cpp)
   list(TRANSFORM GODWIT_EMULATED_SOURCES PREPEND tests/emulated_cuda/)
   add_library(godwit_emulated_cuda STATIC ${GODWIT_EMULATED_SOURCES})
   target_include_directories(godwit_emulated_cuda SYSTEM PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tests/emulated_cuda>)

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/device.h"
-#include "engine/turns.h"
 #include "engine/vector_loop.h"
 
 namespace godwit {
@@ -48,30 +47,18 @@ void update_each(Cpu, const char*, int64_t begin, int64_t end, F f, T*... at) {
 template <class F, class... T>
 void update_each(Cuda device, const char* operation, int64_t begin, int64_t end, F f, T*... at);
 
-// Like update_each(), with a formula for each part: formulas.of(0) on [begin, bounds[0]), formulas.of(1) on [bounds[0],
-// bounds[1]), and so on. The bounds are in order within [begin, end]. Parts may be empty. On a GPU, one launch handles
-// up to 255 bounds.
-template <class Formulas, class... T>
-void update_by_parts(Cpu device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
-                     Formulas formulas, T*... at) {
-  for (size_t i = 0; i <= bounds.size(); ++i)
-    update_each(device, operation, i == 0 ? begin : bounds[i - 1], i == bounds.size() ? end : bounds[i],
-                formulas.of(static_cast<int64_t>(i)), at...);
-}
-
-// Defined in engine/cuda/update.h, like update_each().
-template <class Formulas, class... T>
-void update_by_parts(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
-                     Formulas formulas, T*... at);
-
-// update_by_parts() with two alternating formulas: `first`, `second`, `first`, …
+// Like update_each(), with two alternating formulas: `first` on [begin, bounds[0]), `second` on [bounds[0], bounds[1]),
+// and so on. The bounds are in order within [begin, end]. Parts may be empty. On a GPU, one launch handles up to 255
+// bounds.
 template <class F, class... T>
 void update_by_turns(Cpu device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      F first, F second, T*... at) {
-  update_by_parts(device, operation, begin, end, bounds, detail::Turns<F>{{first, second}}, at...);
+  for (size_t i = 0; i <= bounds.size(); ++i)
+    update_each(device, operation, i == 0 ? begin : bounds[i - 1], i == bounds.size() ? end : bounds[i],
+                i % 2 == 0 ? first : second, at...);
 }
 
-// Defined in engine/cuda/update.h.
+// Defined in engine/cuda/update.h, like update_each().
 template <class F, class... T>
 void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
                      F first, F second, T*... at);

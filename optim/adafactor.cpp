@@ -121,6 +121,7 @@ adafactor::Matrices matrices_of(const Bucket& bucket, bool decay_norm_and_bias) 
     result.all.push_back(m);
     m.element = end, m.row += m.rows, m.column += m.columns, ++m.index;
     m.partial += (m.rows + m.chunk - 1) / m.chunk * m.columns;
+    m.piece += (m.rows * m.columns + adafactor::kPiece - 1) / adafactor::kPiece;
   }
   result.row = Tensor::zeros({m.row}, bucket.param.dtype());
   result.column = Tensor::zeros({m.column}, bucket.param.dtype());

@@ -1,13 +1,15 @@
 #include <cmath>
 
+#include "engine/cuda/cooperative.h"
 #include "engine/cuda/reduce.h"
 #include "engine/cuda/update.h"
 #include "optim/kernels/adafactor_kernels.h"
+#include "optim/kernels/cuda/range_pieces.h"
 
 namespace godwit::adafactor {
 namespace {
 
-// Argument of the kernels. u = ĝ·by_row·by_column.
+// Argument of the kernel. u = ĝ·by_row·by_column.
 template <class T>
 struct Step {
   Args<T> a;
@@ -15,15 +17,22 @@ struct Step {
   Matrix end;                                // Matrices::end
   double *partial, *mean, *changes, *sizes;  // column sums of chunks; mean(r); row sums of u² and of x²
   T *by_row, *by_column, *rate;
+  bf16* rounded;  // detail::rounded_target()
 };
 
-// Calls f(m, i) for each item i of each matrix m. `first` selects rows, columns, …. `threads` adjacent threads call f.
+// The matrix of item i. `first` selects rows, columns, ….
+template <class T>
+__device__ const Matrix& matrix_of(const Step<T>& s, int64_t Matrix::*first, int64_t i) {
+  int64_t low = 0, high = s.end.index;  // finds the last matrix that begins at or before i
+  while (high - low > 1) (s.matrices[(low + high) / 2].*first <= i ? low : high) = (low + high) / 2;
+  return s.matrices[low];
+}
+
+// Calls f(m, i) for each item i of each matrix m. `threads` adjacent threads call f.
 template <int threads, class T, class F>
 __device__ void for_each(const Step<T>& s, int64_t Matrix::*first, const F& f) {
   for (uint32_t i = grid_thread32() / threads; i < s.end.*first; i += grid_threads32() / threads) {
-    int64_t low = 0, high = s.end.index;  // finds the last matrix that begins at or before i
-    while (high - low > 1) (s.matrices[(low + high) / 2].*first <= i ? low : high) = (low + high) / 2;
-    const Matrix m = s.matrices[low];
+    const Matrix m = matrix_of(s, first, i);
     f(m, static_cast<uint32_t>(i - m.*first));
   }
 }
@@ -55,7 +64,7 @@ __device__ void move(const Args<T>& a, T& mean, double sum, int64_t count) {
 
 // Row means, and column sums of chunks.
 template <class T>
-__global__ void squares_kernel(const __grid_constant__ Step<T> s) {
+__device__ void add_squares(const Step<T>& s) {
   for_each<kLanes>(s, &Matrix::row, [&](const Matrix& m, uint32_t i) {
     if (m.vector) return;
     const T* g = s.a.g + m.element + i * m.columns;
@@ -75,7 +84,7 @@ __global__ void squares_kernel(const __grid_constant__ Step<T> s) {
 
 // Means of the row means; column means and by_column.
 template <class T>
-__global__ void means_kernel(const __grid_constant__ Step<T> s) {
+__device__ void move_means(const Step<T>& s) {
   for_each<kLanes>(s, &Matrix::index, [&](const Matrix& m, uint32_t) {
     const double sum = lane_sum(m.rows, [&](int64_t i) { return static_cast<double>(s.a.row[m.row + i]); });
     if (first_lane()) s.mean[m.index] = sum / static_cast<double>(m.rows);
@@ -83,14 +92,14 @@ __global__ void means_kernel(const __grid_constant__ Step<T> s) {
   for_each<1>(s, &Matrix::column, [&](const Matrix& m, uint32_t j) {
     const auto chunks = static_cast<uint32_t>(m.rows + m.chunk - 1) / static_cast<uint32_t>(m.chunk);
     T& mean = s.a.column[m.column + j];
-    move(s.a, mean, detail::ordered_sum(s.partial + m.partial + j, chunks, m.columns), m.rows);
+    move(s.a, mean, detail::ordered_sum<16>(s.partial + m.partial + j, chunks, m.columns), m.rows);
     s.by_column[m.column + j] = static_cast<T>(1 / std::sqrt(static_cast<double>(mean)));
   });
 }
 
 // by_row, and row sums of u² and of x².
 template <class T>
-__global__ void changes_kernel(const __grid_constant__ Step<T> s) {
+__device__ void add_changes(const Step<T>& s) {
   for_each<kLanes>(s, &Matrix::row, [&](const Matrix& m, uint32_t i) {
     const int64_t row = m.row + i, first = m.element + i * m.columns;
     const T *x = s.a.x + first, *g = s.a.g + first, *by_column = s.by_column + m.column;
@@ -101,8 +110,9 @@ __global__ void changes_kernel(const __grid_constant__ Step<T> s) {
   });
 }
 
+// Learning rates.
 template <class T>
-__global__ void rates_kernel(const __grid_constant__ Step<T> s) {
+__device__ void find_rates(const Step<T>& s) {
   for_each<kLanes>(s, &Matrix::index, [&](const Matrix& m, uint32_t) {
     const auto root_mean_square = [&](const double* squares) {
       const double sum = lane_sum(m.rows, [&](int64_t i) { return squares[m.row + i]; });
@@ -131,15 +141,32 @@ struct Apply {
   }
 };
 
+// Updates x. A block of threads processes one piece at a time. `first`: the first element of a pack.
 template <class T>
-struct ApplyParts {
-  Step<T> s;
-  __device__ Apply<T> of(int64_t p) const {
-    const Matrix& m = s.matrices[p];
-    const T keep = m.decays ? s.a.keep : T{1};
-    return {m.element, static_cast<uint32_t>(m.columns), keep, s.rate[p], s.by_row + m.row, s.by_column + m.column};
+__device__ void apply_changes(const Step<T>& s, int64_t first) {
+  for (int64_t p = blockIdx.x; p < s.end.piece; p += gridDim.x) {
+    const Matrix m = matrix_of(s, &Matrix::piece, p);
+    const int64_t begin = m.element + (p - m.piece) * kPiece, end = m.element + m.rows * m.columns;
+    const Apply<T> apply{m.element, static_cast<uint32_t>(m.columns), m.decays ? s.a.keep : T{1}, s.rate[m.index],
+                         s.by_row + m.row, s.by_column + m.column};
+    for_packs<kPack<T>>({m.index, begin, begin + kPiece < end ? begin + kPiece : end, m.decays}, first,
+                        [&]<int n>(int64_t i) { detail::update_pack<n>(apply, i, s.rounded, s.a.x, s.a.g); });
   }
-};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kBlock, kResidentBlocks)
+    adafactor_kernel(const __grid_constant__ Step<T> s, int64_t first) {
+  add_squares(s);
+  grid_barrier();
+  move_means(s);
+  grid_barrier();
+  add_changes(s);
+  grid_barrier();
+  find_rates(s);
+  grid_barrier();
+  apply_changes(s, first);
+}
 
 template <class T>
 void update_bucket(Cuda device, const Matrices& matrices, const Args<T>& a) {
@@ -148,12 +175,11 @@ void update_bucket(Cuda device, const Matrices& matrices, const Args<T>& a) {
   const int64_t most = std::max({end.row, end.column, end.partial});
   check(most < int64_t{1} << 31, "adafactor: a bucket needs ", most, " sums, but at most 2^31 - 1 fit on a GPU; use ",
         "smaller buckets");
-  std::vector<int64_t> bounds;
   for (const Matrix& m : matrices.all) {
     const int64_t n = m.rows * m.columns;
     check(n < int64_t{1} << 32, "adafactor: a parameter has ", n, " elements, but at most 2^32 - 1 fit on a GPU");
-    if (m.index > 0) bounds.push_back(m.element);
   }
+  const int64_t begin = matrices.all.front().element;
   const Tensor sums({end.partial + end.index + 2 * end.row}, DType::f64);
   const Tensor factors({end.row + end.column + end.index}, dtype_of<T>);
   double* const mean = sums.cuda_data<double>() + end.partial;
@@ -167,16 +193,11 @@ void update_bucket(Cuda device, const Matrices& matrices, const Args<T>& a) {
                   .sizes = mean + end.index + end.row,
                   .by_row = factors.cuda_data<T>(),
                   .by_column = by_column,
-                  .rate = by_column + end.column};
-  const auto run = [&](void (*kernel)(Step<T>), int64_t items, int threads) {
-    launch(device, "adafactor", kernel, blocks_for(device, items, threads), threads, s);
-  };
-  constexpr int kWarp = 32;  // many blocks, because a thread takes long
-  run(squares_kernel<T>, std::max(end.row * kLanes, end.partial), kBlock);
-  run(means_kernel<T>, std::max(end.index * kLanes, end.column), kWarp);
-  run(changes_kernel<T>, end.row * kLanes, kBlock);
-  run(rates_kernel<T>, end.index * kLanes, kWarp);
-  update_by_parts(device, "adafactor", matrices.all.front().element, end.element, bounds, ApplyParts<T>{s}, a.x, a.g);
+                  .rate = by_column + end.column,
+                  .rounded = detail::rounded_target(begin, end.element, a.x)};
+  launch_cooperative(device, "adafactor", adafactor_kernel<T>,
+                     std::max({end.piece, end.row * kLanes / kBlock + 1, end.partial / kBlock + 1}), s,
+                     packed_range<kPack<T>>(begin, end.element, a.x, a.g).first);
 }
 
 }  // namespace

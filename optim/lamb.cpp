@@ -23,10 +23,14 @@ void check_coefficients(const std::string& name, double min_coeff, double max_co
         "; min_coeff and max_coeff are the limits of a range");
 }
 
-Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange)
-    : Optimizer(std::move(exchange)), options_(options), m_(state_like(buckets, "m")), v_(state_like(buckets, "v")) {
+Lamb::Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange, double coeff_beta)
+    : Optimizer(std::move(exchange)),
+      options_(options),
+      m_(state_like(buckets, "m")),
+      v_(state_like(buckets, "v")),
+      coeff_beta_(static_cast<float>(coeff_beta)) {
   for (const Bucket& bucket : buckets) {
-    coefficients_.push_back(Tensor::full({std::ssize(bucket.slots)}, 1, DType::f64));
+    mean_coefficients_.push_back(Tensor::zeros({std::ssize(bucket.slots)}));
     for (const Slot& slot : bucket.slots) {
       const int64_t begin = std::max(slot.offset, bucket.owned.begin);
       const int64_t owned = std::min(slot.offset + slot.numel, bucket.owned.end) - begin;
@@ -42,20 +46,19 @@ ParameterRanges::ParameterRanges(const Bucket& bucket, bool decay, bool decay_no
     ranges.push_back({std::clamp(slot.offset, begin, end), std::clamp(slot.offset + slot.numel, begin, end)});
     decays.push_back(decay && (slot.decay || decay_norm_and_bias));
   }
-  for (size_t i = 1; i < ranges.size(); ++i) bounds.push_back(ranges[i].begin);
 }
 
 template <class T>
-Tensor lamb_rates(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters) {
-  const Tensor rates({std::ssize(parameters.ranges)}, dtype_of<T>, kCpu);
+void lamb_update(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters) {
+  const T *x = step.x, *r = step.g;
   for (size_t i = 0; i < parameters.ranges.size(); ++i) {
-    const Segment range = parameters.ranges[i];
-    update_each(device, "lamb", range.begin, range.end, step.update_of(parameters.decays[i]), step.g, step.m, step.v,
-                step.x);
-    const auto squares = [&](const Tensor& x) { return sum_of_squares(x.range(range.begin, range.numel())); };
-    step.coefficient(0, step.c[i], rates.data<T>()[i], squares(bucket.param), squares(bucket.grad));
+    const auto [begin, end] = parameters.ranges[i];
+    update_each(device, "lamb", begin, end, step.update_of(parameters.decays[i]), step.g, step.m, step.v, x);
+    const auto squares = [&](const Tensor& values) { return sum_of_squares(values.range(begin, end - begin)); };
+    T rate = 0;
+    step.coefficient(step.mean[i], rate, squares(bucket.param), squares(bucket.grad));
+    update_each(device, "lamb", begin, end, SubtractScaled<T>{rate}, step.x, r);
   }
-  return rates;
 }
 
 void Lamb::apply(Bucket& bucket, const StepInfo& step) {
@@ -72,17 +75,15 @@ void Lamb::apply_on(Where device, Bucket& bucket, const StepInfo& step) {
   const bool corrected = options_.bias_correction;
   const MomentsUpdate<T> moments(options_, corrected ? std::sqrt(1 - std::pow(options_.beta2, t)) : 1);
   const T correction = static_cast<T>(corrected ? 1 - std::pow(options_.beta1, t) : 1);
-  T *x = data_ptr<T>(device, bucket.param), *g = data_ptr<T>(device, bucket.grad);
-  const LambStep<T> of_bucket{.update = {moments, correction, static_cast<T>(options_.weight_decay)},
-                              .coefficient = {step.lr, options_.min_coeff, options_.max_coeff},
-                              .g = g,
-                              .m = state_ptr<T>(device, m_, bucket),
-                              .v = state_ptr<T>(device, v_, bucket),
-                              .x = x,
-                              .c = data_ptr<double>(device, coefficients(bucket))};
-  const Tensor rates = lamb_rates(device, of_bucket, bucket, parameters);
-  update_by_parts(device, "lamb", parameters.begin(), parameters.end(), parameters.bounds,
-                  SubtractScaledParts<T>{data_ptr<T>(device, rates)}, x, static_cast<const T*>(g));
+  const LambStep<T> of_bucket{
+      .update = {moments, correction, static_cast<T>(options_.weight_decay)},
+      .coefficient = {step.lr, options_.min_coeff, options_.max_coeff, coeff_beta_, 1 - coeff_beta_},
+      .g = data_ptr<T>(device, bucket.grad),
+      .m = state_ptr<T>(device, m_, bucket),
+      .v = state_ptr<T>(device, v_, bucket),
+      .x = data_ptr<T>(device, bucket.param),
+      .mean = data_ptr<float>(device, mean_coefficients(bucket))};
+  lamb_update(device, of_bucket, bucket, parameters);
 }
 
 std::vector<StateTensor> Lamb::state() const { return concat(m_, v_); }
@@ -102,8 +103,8 @@ const OptimizerMethod& lamb_method() {
   return method;
 }
 
-const Tensor& Lamb::coefficients(const Bucket& bucket) const {
-  return coefficients_.at(static_cast<size_t>(bucket.index));
+const Tensor& Lamb::mean_coefficients(const Bucket& bucket) const {
+  return mean_coefficients_.at(static_cast<size_t>(bucket.index));
 }
 
 }  // namespace godwit

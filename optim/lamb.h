@@ -25,36 +25,30 @@ struct SubtractScaled {
   GODWIT_INLINE void operator()(int64_t, T& x, T r) const { x = x - rate * r; }
 };
 
-// c of a parameter from ‖x‖² and ‖r‖²; rate ← α·c
+// c of a parameter from ‖x‖² and ‖r‖²:  c̄ ← β3·c̄ + (1−β3)·c;  rate ← α·c
 template <class T>
 struct LambCoefficient {
   double lr, low, high;  // α; limits of c
+  float beta, o;         // β3, 1 − β3
   // of_x, of_r: ‖x‖² and ‖r‖²
-  GODWIT_INLINE void operator()(int64_t, double& c, T& rate, double of_x, double of_r) const {
-    c = of_x > 0 && of_r > 0 ? std::min(std::max(std::sqrt(of_x) / std::sqrt(of_r), low), high) : 1;
+  GODWIT_INLINE void operator()(float& mean, T& rate, double of_x, double of_r) const {
+    const double c = of_x > 0 && of_r > 0 ? std::min(std::max(std::sqrt(of_x) / std::sqrt(of_r), low), high) : 1;
+    mean = beta * mean + o * static_cast<float>(c);
     rate = static_cast<T>(lr * c);
   }
 };
 
-// The first part of LAMB's step for a bucket.
+// LAMB's step for a bucket.
 template <class T>
 struct LambStep {
   LambUpdate<T> update;            // of parameters with weight decay
-  LambCoefficient<T> coefficient;  // computes c and the rates
-  T *g, *m, *v;                    // gradient and moments
-  const T* x;                      // parameters
-  double* c;                       // c of each parameter
+  LambCoefficient<T> coefficient;  // computes c̄ and the rates
+  T *g, *m, *v, *x;                // gradient, moments, parameters
+  float* mean;                     // c̄ of each parameter
   // The update of parameters with or without weight decay.
   GODWIT_INLINE LambUpdate<T> update_of(bool decays) const {
     return {update.moments, update.correction, decays ? update.decay : 0};
   }
-};
-
-// SubtractScaled with a rate for each parameter, for update_by_parts().
-template <class T>
-struct SubtractScaledParts {
-  const T* rates;                                                             // rate of each parameter
-  GODWIT_INLINE SubtractScaled<T> of(int64_t i) const { return {rates[i]}; }  // update of parameter i
 };
 
 // The owned elements of a bucket's parameters as consecutive ranges. The ranges of other ranks' parameters are empty.
@@ -66,18 +60,16 @@ struct ParameterRanges {
   ParameterRanges(const Bucket& bucket, bool decay, bool decay_norm_and_bias);
   std::vector<Segment> ranges;                                       // one range for each slot
   std::vector<bool> decays;                                          // whether weight decay applies, for each slot
-  std::vector<int64_t> bounds;                                       // bounds between the ranges, for update_by_parts()
   bool empty() const { return ranges.empty() || begin() == end(); }  // whether no element is owned
   int64_t begin() const { return ranges.front().begin; }             // first owned element
   int64_t end() const { return ranges.back().end; }                  // end of the owned elements
 };
 
-// Updates the moments of a bucket's parameters, g and c. Returns the rate of each parameter, T [parameters]. x and g
-// are the arrays of `bucket`.
+// Updates a bucket's moments, c̄ and parameters, and replaces g by r. x and g are the arrays of `bucket`.
 template <class T>
-Tensor lamb_rates(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
+void lamb_update(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
 template <class T>
-Tensor lamb_rates(Cuda device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
+void lamb_update(Cuda device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters);
 
 // For the mean gradient ĝ:  m ← β1·m + (1−β1)ĝ;  v ← β2·v + (1−β2)ĝ²;  for each parameter
 //   r = m̂/(√v̂ + ε) + λx;  c = ‖x‖/‖r‖;  x ← x − α·c·r.
@@ -97,12 +89,13 @@ class Lamb : public Optimizer {
     void describe(OptionList& list);
     void check() const;
   };
-  Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange);
+  // coeff_beta: β3 of the moving average c̄ ← β3·c̄ + (1−β3)·c of each parameter, which 1-bit LAMB needs
+  Lamb(const Options& options, const Buckets& buckets, std::unique_ptr<Exchange> exchange, double coeff_beta = 0);
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StateTensor> state() const override;  // "m", "v"
 
-  // c of the bucket's parameters in the last step, float64 [slots]. 1 for parameters that this rank does not own.
-  const Tensor& coefficients(const Bucket& bucket) const;
+  // c̄ of the bucket's parameters, float32 [slots]; at first 0. c is 1 for parameters that this rank does not own.
+  const Tensor& mean_coefficients(const Bucket& bucket) const;
 
  private:
   template <class T, class Where>
@@ -110,7 +103,8 @@ class Lamb : public Optimizer {
 
   Options options_;
   std::vector<StateTensor> m_, v_;
-  std::vector<Tensor> coefficients_;
+  std::vector<Tensor> mean_coefficients_;
+  float coeff_beta_;
 };
 
 // Adds the options min_coeff and max_coeff.

@@ -29,12 +29,6 @@ Lamb::Options warmup_options(const OneBitLamb::Options& o) {
           .max_coeff = o.max_coeff};
 }
 
-std::vector<Tensor> one_per_slot(const Buckets& buckets, double value) {
-  std::vector<Tensor> all;
-  for (const Bucket& bucket : buckets) all.push_back(Tensor::full({std::ssize(bucket.slots)}, value));
-  return all;
-}
-
 // Applies the update to the elements of a parameter. Returns the largest ratio.
 float update_frozen(const FrozenLambStep& a, const Segment& range) {
   int32_t largest = 0;  // the bits of positive floats have the order of their values
@@ -60,8 +54,8 @@ float update_frozen(const FrozenLambStep& a, const Segment& range) {
 
 }  // namespace
 
-Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters) {
-  const Tensor rates({std::ssize(parameters.ranges)}, DType::f32, kCpu);
+void frozen_lamb_update(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters) {
+  const float *x = a.x, *r = a.change;
   for (size_t i = 0; i < parameters.ranges.size(); ++i) {
     const Segment range = parameters.ranges[i];
     const float largest = update_frozen(a, range);
@@ -69,12 +63,13 @@ Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& buck
     if (parameters.decays[i]) {
       const Tensor change = bucket.grad.range(range.begin, range.numel());
       of_p = sum_of_squares(change);
-      update_each(device, kOneBitLamb, range.begin, range.end, a.decay, a.change, a.x);
+      update_each(device, kOneBitLamb, range.begin, range.end, a.decay, a.change, x);
       of_r = sum_of_squares(change);
     }
-    a.factor(0, a.f[i], rates.data<float>()[i], a.mean[i], largest, of_p, of_r);
+    float rate = 0;
+    a.factor(a.f[i], rate, a.mean[i], largest, of_p, of_r);
+    update_each(device, kOneBitLamb, range.begin, range.end, SubtractScaled<float>{rate}, a.x, r);
   }
-  return rates;
 }
 
 void OneBitLamb::Options::describe(OptionList& list) {
@@ -104,17 +99,18 @@ OneBitLamb::OneBitLamb(const Options& options, const Buckets& buckets, const Com
               options.refresh_variance ? VarianceFreeze::Refresh::outgrown : VarianceFreeze::Refresh::off, buckets,
               comm.shards),
       late_(options.refresh_variance, options.beta2, buckets.size()),
-      lamb_(warmup_options(options), buckets, nullptr),
+      lamb_(warmup_options(options), buckets, nullptr, options.coeff_beta),
       v_fresh_(state_like(buckets, "v_fresh")),
-      means_(one_per_slot(buckets, 0)),
-      factors_(one_per_slot(buckets, 1)),
       all_reduce_(kOneBitLamb, {options.sign_scale, options.block_size}, buckets, comm) {
   check_warmup_given(kOneBitLamb, options.warmup_fraction, options.warmup_steps);
   const std::vector<StateTensor> state = lamb_.state();
   m_.assign(state.begin(), state.begin() + buckets.size());
   v_.assign(state.begin() + buckets.size(), state.end());
-  for (const Bucket& bucket : buckets)
+  for (const Bucket& bucket : buckets) {
+    means_.push_back(lamb_.mean_coefficients(bucket));
+    factors_.push_back(Tensor::full({std::ssize(bucket.slots)}, 1));
     for (const Slot& slot : bucket.slots) firsts_.push_back(slot.numel > 0 ? bucket.begin + slot.offset : kNone);
+  }
 }
 
 void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
@@ -144,13 +140,6 @@ void OneBitLamb::apply(Bucket& bucket, const StepInfo& step) {
   if (freeze_.frozen_at() > 0)
     return on_device(bucket.param, [&](auto device) { apply_frozen(device, bucket, step); });
   lamb_.apply(bucket, step);
-  const auto beta = static_cast<float>(options_.coeff_beta);
-  const Tensor& means = means_.at(static_cast<size_t>(bucket.index));
-  on_device(means, [&](auto device) {
-    const double* const last = data_ptr<double>(device, lamb_.coefficients(bucket));
-    update_each(device, kOneBitLamb, 0, means.numel(), one_bit::LambMean{{beta, 1 - beta}},
-                data_ptr<float>(device, means), last);
-  });
 }
 
 // The bias correction of a moment with the decay rate beta after `steps` changes; 1 without bias correction.
@@ -164,27 +153,26 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
   const ParameterRanges parameters(bucket, options_);
   if (parameters.empty()) return;
   const auto b = static_cast<size_t>(bucket.index);
-  float *x = data_ptr<float>(device, bucket.param), *change = data_ptr<float>(device, bucket.grad);
   const double mean_correction = 1 - std::pow(options_.coeff_beta, static_cast<double>(freeze_.frozen_at()));
-  const FrozenLambStep a{.update = {r(options_.beta1), r(1 - options_.beta1),
-                                    {r(options_.beta2), r(1 - options_.beta2)},
-                                    r(correction(options_.beta1, step.step)),
-                                    r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
-                                    r(std::sqrt(correction(options_.beta2, step.step))), r(options_.eps),
-                                    limit_of(options_.update_limit)},
-                         .decay = {r(options_.weight_decay)},
-                         .factor = {step.lr, mean_correction, options_.factor_min, options_.factor_max,
-                                    options_.factor_threshold},
-                         .m = state_ptr<float>(device, m_, bucket),
-                         .change = change,
-                         .v_fresh = state_ptr<float>(device, v_fresh_, bucket),
-                         .v = state_ptr<float>(device, v_, bucket),
-                         .x = x,
-                         .f = data_ptr<float>(device, factors_.at(b)),
-                         .mean = data_ptr<float>(device, means_.at(b))};
-  const Tensor rates = frozen_lamb_rates(device, a, bucket, parameters);
-  update_by_parts(device, kOneBitLamb, parameters.begin(), parameters.end(), parameters.bounds,
-                  SubtractScaledParts<float>{data_ptr<float>(device, rates)}, x, static_cast<const float*>(change));
+  const FrozenLambStep a{
+      .update = {r(options_.beta1),
+                 r(1 - options_.beta1),
+                 {r(options_.beta2), r(1 - options_.beta2)},
+                 r(correction(options_.beta1, step.step)),
+                 r(std::sqrt(correction(options_.beta2, freeze_.frozen_at()))),
+                 r(std::sqrt(correction(options_.beta2, step.step))),
+                 r(options_.eps),
+                 limit_of(options_.update_limit)},
+      .decay = {r(options_.weight_decay)},
+      .factor = {step.lr, mean_correction, options_.factor_min, options_.factor_max, options_.factor_threshold},
+      .m = state_ptr<float>(device, m_, bucket),
+      .change = data_ptr<float>(device, bucket.grad),
+      .v_fresh = state_ptr<float>(device, v_fresh_, bucket),
+      .v = state_ptr<float>(device, v_, bucket),
+      .x = data_ptr<float>(device, bucket.param),
+      .f = data_ptr<float>(device, factors_.at(b)),
+      .mean = data_ptr<float>(device, means_.at(b))};
+  frozen_lamb_update(device, a, bucket, parameters);
 }
 
 std::vector<StateTensor> OneBitLamb::state() const {

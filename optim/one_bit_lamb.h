@@ -9,20 +9,19 @@
 
 namespace godwit {
 
-// The first part of a step after the warm-up for a bucket.
+// A step after the warm-up for a bucket.
 struct FrozenLambStep {
   one_bit::FrozenLambUpdate update;  // computes p and the ratios
   one_bit::LambDecay decay;          // of parameters with weight decay
   one_bit::LambFactor factor;        // computes f and the rates
   float *m, *change, *v_fresh;       // change: the averaged momentum, which is replaced by r
-  const float *v, *x;                // frozen second moment; parameters
-  float* f;                          // f of each parameter
+  const float* v;                    // frozen second moment
+  float *x, *f;                      // parameters; f of each parameter
   const float* mean;                 // c̄ of each parameter
 };
-// Applies the step to a bucket's parameters. Returns the rate of each parameter, float32 [parameters]. `change` is the
-// gradient of `bucket`.
-Tensor frozen_lamb_rates(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
-Tensor frozen_lamb_rates(Cuda device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
+// Applies the step to a bucket's parameters. `change` is the gradient of `bucket`.
+void frozen_lamb_update(Cpu device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
+void frozen_lamb_update(Cuda device, const FrozenLambStep& a, const Bucket& bucket, const ParameterRanges& parameters);
 
 // Steps 1 … T_w are the warm-up: LAMB on the mean gradient, and for each parameter, with β3 = coeff_beta,
 //   c̄ ← β3·c̄ + (1−β3)·c.
@@ -81,7 +80,7 @@ class OneBitLamb : public Optimizer {
   LateVariance late_;
   Lamb lamb_;                                 // optimizer of the warm-up
   std::vector<StateTensor> m_, v_, v_fresh_;  // m, v: state of lamb_
-  std::vector<Tensor> means_, factors_;       // c̄ and f of each bucket, float32 [slots]
+  std::vector<Tensor> means_, factors_;       // c̄ (state of lamb_) and f of each bucket, float32 [slots]
   std::vector<int64_t> firsts_;               // global offset of each parameter of all buckets; −1 if empty
   ErrorFeedbackAllReduce all_reduce_;
 };

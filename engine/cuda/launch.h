@@ -1,25 +1,39 @@
 // Checked kernel launches on the stream of the thread's context.
 #pragma once
 #include <algorithm>
+#include <span>
 
 #include "engine/cuda/cuda_context.h"
 
 namespace godwit {
 
-// Launches kernel<<<blocks, threads>>>(arguments…), unless `blocks` is 0. An Error names the operation. Failures during
-// execution are reported by a later call; set CUDA_LAUNCH_BLOCKING=1 to find the kernel.
+namespace detail {
+
+// launch() with attributes.
 template <class... Parameters, class... Arguments>
-void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
-            const Arguments&... arguments) {
+void launch_with(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
+                 std::span<cudaLaunchAttribute> attributes, const Arguments&... arguments) {
   if (blocks == 0) return;
   check(blocks < int64_t{1} << 31, operation, ": ", blocks, " blocks exceed the launch limit of 2^31 - 1");
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = device.stream;
+  config.attrs = attributes.data();
+  config.numAttrs = static_cast<unsigned>(attributes.size());
   const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
   check(status == cudaSuccess, operation, ": kernel launch on cuda:", device.context->index,
         " failed: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+}
+
+}  // namespace detail
+
+// Launches kernel<<<blocks, threads>>>(arguments…), unless `blocks` is 0. An Error names the operation. Failures during
+// execution are reported by a later call; set CUDA_LAUNCH_BLOCKING=1 to find the kernel.
+template <class... Parameters, class... Arguments>
+void launch(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks, int threads,
+            const Arguments&... arguments) {
+  detail::launch_with(device, operation, kernel, blocks, threads, {}, arguments...);
 }
 
 constexpr int kBlock = 256;  // default threads per block

@@ -60,8 +60,8 @@ __global__ void column_partial_kernel(Term term, int64_t rows, int64_t chunk, in
 }
 
 // Sums values[k·stride] for k in [0, count), in order, with kAhead loads in flight.
-__device__ inline double ordered_sum(const double* values, int64_t count, int64_t stride) {
-  constexpr int64_t kAhead = 32;
+template <int64_t kAhead = 32>
+__device__ double ordered_sum(const double* values, int64_t count, int64_t stride) {
   double sum = 0;
   for (; count > 0; count -= kAhead, values += kAhead * stride) {
     double ahead[kAhead];

@@ -8,7 +8,6 @@
 
 #include "engine/cuda/elementwise.h"
 #include "engine/rounded_copy.h"
-#include "engine/turns.h"
 
 namespace godwit {
 
@@ -48,53 +47,53 @@ __global__ void update_kernel(F f, int64_t begin, int64_t first, int64_t last, i
   for (int64_t i = last + thread; i < end; i += stride) update_pack<1>(f, i, rounded, at...);
 }
 
-// Kernel arguments of update_by_parts(): the index of the first part, and the bounds of the parts as offsets from the
-// start of the first part.
-template <class Formulas>
-struct Parts {
+// Kernel arguments of update_by_turns(): formulas of parts with an even and an odd index, the index of the first part,
+// and the bounds of the parts as offsets from the start of the first part.
+template <class F>
+struct Turns {
   static constexpr int kMost = 255;
-  Formulas formulas;
+  F formulas[2];
   int32_t first, count;
   uint32_t bounds[kMost];
 };
 
 // The number of bounds that are at most `offset`.
-template <class Formulas>
-__device__ int32_t part_at(const Parts<Formulas>& parts, uint32_t offset) {
-  int32_t low = 0, high = parts.count;
+template <class F>
+__device__ int32_t part_at(const Turns<F>& turns, uint32_t offset) {
+  int32_t low = 0, high = turns.count;
   while (low < high) {
     const int32_t middle = (low + high) / 2;
-    if (parts.bounds[middle] <= offset) low = middle + 1;
+    if (turns.bounds[middle] <= offset) low = middle + 1;
     else high = middle;
   }
   return low;
 }
 
 // Updates a pack. A pack that contains a bound is updated element by element.
-template <int n, class Formulas, class... T>
-__device__ void update_pack_by_parts(const Parts<Formulas>& parts, int64_t begin, int64_t i, bf16* rounded, T*... at) {
+template <int n, class F, class... T>
+__device__ void update_pack_by_turns(const Turns<F>& turns, int64_t begin, int64_t i, bf16* rounded, T*... at) {
   const auto offset = static_cast<uint32_t>(i - begin);
-  const int32_t part = part_at(parts, offset);
-  if (part == parts.count || offset + n <= parts.bounds[part]) {
-    const auto f = parts.formulas.of(parts.first + part);
+  const int32_t part = part_at(turns, offset);
+  if (part == turns.count || offset + n <= turns.bounds[part]) {
+    const F f = turns.formulas[(turns.first + part) & 1];
     return update_pack<n>(f, i, rounded, at...);
   }
 #pragma unroll 1
   for (int k = 0; k < n; ++k) {
-    const auto f = parts.formulas.of(parts.first + part_at(parts, offset + static_cast<uint32_t>(k)));
+    const F f = turns.formulas[(turns.first + part_at(turns, offset + static_cast<uint32_t>(k))) & 1];
     update_pack<1>(f, i + k, rounded, at...);
   }
 }
 
-// Like update_kernel(), with a formula for each part.
-template <int n, class Formulas, class... T>
-__global__ void update_by_parts_kernel(const __grid_constant__ Parts<Formulas> parts, int64_t begin, int64_t first,
+// Like update_kernel(), with alternating formulas.
+template <int n, class F, class... T>
+__global__ void update_by_turns_kernel(const __grid_constant__ Turns<F> turns, int64_t begin, int64_t first,
                                        int64_t last, int64_t end, bf16* rounded, T*... at) {
   const int64_t thread = grid_thread(), stride = grid_threads();
   for (int64_t i = first + n * thread; i < last; i += n * stride)
-    update_pack_by_parts<n>(parts, begin, i, rounded, at...);
-  for (int64_t i = begin + thread; i < first; i += stride) update_pack_by_parts<1>(parts, begin, i, rounded, at...);
-  for (int64_t i = last + thread; i < end; i += stride) update_pack_by_parts<1>(parts, begin, i, rounded, at...);
+    update_pack_by_turns<n>(turns, begin, i, rounded, at...);
+  for (int64_t i = begin + thread; i < first; i += stride) update_pack_by_turns<1>(turns, begin, i, rounded, at...);
+  for (int64_t i = last + thread; i < end; i += stride) update_pack_by_turns<1>(turns, begin, i, rounded, at...);
 }
 
 // Returns the memory for rounded values of update_each()'s first array, or null. Marks other rounded copies of the
@@ -143,37 +142,31 @@ void update_each(Cuda device, const char* operation, int64_t begin, int64_t end,
          kBlock, f, begin, packed.first, packed.last, end, detail::rounded_target(begin, end, at...), at...);
 }
 
-// Each launch handles up to Parts::kMost bounds and 2³¹ elements.
-template <class Formulas, class... T>
-void update_by_parts(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
-                     Formulas formulas, T*... at) {
-  using Parts = detail::Parts<Formulas>;
+// Each launch handles up to Turns::kMost bounds and 2³¹ elements.
+template <class F, class... T>
+void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
+                     F first, F second, T*... at) {
+  using Turns = detail::Turns<F>;
   constexpr int kWidth = 16 / detail::largest(sizeof(T)...);
   constexpr int64_t kMostElements = int64_t{1} << 31;
   for (size_t i = 0; begin < end;) {
-    Parts parts{formulas, static_cast<int32_t>(i), 0, {}};
+    Turns turns{{first, second}, static_cast<int32_t>(i), 0, {}};
     int64_t stop = std::min(end, begin + kMostElements);
     for (; i < bounds.size() && bounds[i] < stop; ++i) {
-      if (parts.count == Parts::kMost) {
+      if (turns.count == Turns::kMost) {
         stop = bounds[i];
         break;
       }
-      parts.bounds[parts.count++] = static_cast<uint32_t>(bounds[i] - begin);
+      turns.bounds[turns.count++] = static_cast<uint32_t>(bounds[i] - begin);
     }
     if (begin == stop) continue;  // all parts of this launch are empty
     const PackedRange packed = packed_range<kWidth>(begin, stop, at...);
     bf16* const rounded = detail::rounded_target(begin, stop, at...);
-    launch(device, operation, detail::update_by_parts_kernel<kWidth, Formulas, T...>,
-           blocks_for(device, packed.threads(begin, stop)), kBlock, parts, begin, packed.first, packed.last, stop,
+    launch(device, operation, detail::update_by_turns_kernel<kWidth, F, T...>,
+           blocks_for(device, packed.threads(begin, stop)), kBlock, turns, begin, packed.first, packed.last, stop,
            rounded, at...);
     begin = stop;
   }
-}
-
-template <class F, class... T>
-void update_by_turns(Cuda device, const char* operation, int64_t begin, int64_t end, const std::vector<int64_t>& bounds,
-                     F first, F second, T*... at) {
-  update_by_parts(device, operation, begin, end, bounds, detail::Turns<F>{{first, second}}, at...);
 }
 
 }  // namespace godwit

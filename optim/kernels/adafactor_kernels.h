@@ -12,6 +12,7 @@
 namespace godwit::adafactor {
 
 constexpr int64_t kLanes = 32;       // number of partial sums
+constexpr int64_t kPiece = 4096;     // values of a piece of a parameter
 constexpr double kLeastSize = 1e-3;  // minimum RMS(x) in a relative learning rate
 
 // A parameter of a bucket.
@@ -19,9 +20,9 @@ struct Matrix {
   int64_t rows, columns;   // for a vector: 1 and its length; 0 if another rank owns the parameter
   int64_t chunk;           // column_chunk(rows)
   int64_t index, element;  // index of the parameter and of its first element in the bucket
-  // Indices in the bucket: of the first row mean, of the first column mean (for a vector, the first value of v), and of
-  // the first column sum of a chunk.
-  int64_t row, column, partial;
+  // Indices in the bucket: of the first row mean, of the first column mean (for a vector, the first value of v), of the
+  // first column sum of a chunk, and of the first piece.
+  int64_t row, column, partial, piece;
   bool vector, decays;  // decays: whether weight decay applies
 };
 
@@ -45,7 +46,7 @@ struct Args {
   T keep;                  // 1 − lr·λ, for parameters with weight decay
 };
 
-// Updates the means of all parameters, then x, in five launches.
+// Updates the means of all parameters, then x.
 void update(Cuda device, const Matrices& matrices, const Args<float>& a);
 void update(Cuda device, const Matrices& matrices, const Args<double>& a);
 

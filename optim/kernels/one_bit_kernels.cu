@@ -21,6 +21,5 @@ template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::ve
                               one_bit::LocalUpdate, float*, const float*, const float*);
 template void update_by_turns(Cuda, const char*, int64_t, int64_t, const std::vector<int64_t>&, one_bit::SyncUpdate,
                               one_bit::SyncUpdate, float*, const float*, float*, float*, const float*);
-template void update_each(Cuda, const char*, int64_t, int64_t, one_bit::LambMean, float*, const double*);
 
 }  // namespace godwit

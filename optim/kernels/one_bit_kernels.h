@@ -120,12 +120,6 @@ struct FrozenLambUpdate {
   }
 };
 
-// 1-bit LAMB's mean coefficient of a parameter: c̄ ← β3·c̄ + (1−β3)·c
-struct LambMean {
-  Average average;
-  GODWIT_INLINE void operator()(int64_t, float& mean, double c) const { mean = average(mean, static_cast<float>(c)); }
-};
-
 // r ← p + λ·x
 struct LambDecay {
   float decay;
@@ -136,8 +130,7 @@ struct LambDecay {
 // α·f·c̄/correction. For a parameter without decay, both norms are passed as 0.
 struct LambFactor {
   double lr, correction, low, high, threshold;
-  GODWIT_INLINE void operator()(int64_t, float& last, float& rate, float mean, float largest, double of_p,
-                                double of_r) const {
+  GODWIT_INLINE void operator()(float& last, float& rate, float mean, float largest, double of_p, double of_r) const {
     double factor = largest;
     if (of_r > 0) {
       const double share = std::min(1.0, std::sqrt(of_p) / std::sqrt(of_r));

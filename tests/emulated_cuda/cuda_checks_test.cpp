@@ -36,6 +36,47 @@ TEST(EmulatedBarriers, AThreadThatLeavesItsWarpEndsTheProcess) {
                "a thread ended while others of its warp exchange values");
 }
 
+// After a barrier of the grid, each thread reads a value that another block has written.
+TEST(EmulatedBarriers, ABarrierOfTheGridWaitsForAllBlocks) {
+  constexpr unsigned kBlocks = 4, kThreads = 64;
+  std::vector<unsigned> values(kBlocks * kThreads), seen(values);
+  const auto exchange = [&] {
+    for (unsigned round = 1; round <= 3; ++round) {
+      values[blockIdx.x * kThreads + threadIdx.x] = round * 1000 + blockIdx.x;
+      emulated::grid_barrier();
+      seen[blockIdx.x * kThreads + threadIdx.x] += values[(blockIdx.x + 1) % kBlocks * kThreads + threadIdx.x];
+      emulated::grid_barrier();
+    }
+  };
+  ASSERT_EQ(emulated::run_grid(dim3(kBlocks), dim3(kThreads), exchange, true), cudaSuccess);
+  for (unsigned i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], 6000 + 3 * ((i / kThreads + 1) % kBlocks)) << i;
+}
+
+TEST(EmulatedBarriers, WrongBarriersOfTheGridEndTheProcess) {
+  const auto run_together = [](const std::function<void()>& thread) {
+    return emulated::run_grid(dim3(2), dim3(64), thread, true);
+  };
+  const auto if_true = [](bool waits) {
+    if (waits) emulated::grid_barrier();
+  };
+  EXPECT_DEATH(run([&] { if_true(true); }), "a barrier of the grid needs a cooperative launch");
+  EXPECT_DEATH(run_together([&] { if_true(blockIdx.x == 1); }), "other blocks ended while this one waits for the grid");
+  EXPECT_DEATH(run_together([&] { if_true(threadIdx.x < 32); }),
+               "block 0 of 2: its threads wait at different barriers");
+  EXPECT_DEATH(run_together([&] { threadIdx.x < 32 ? emulated::grid_barrier() : __syncthreads(); }),
+               "block 0 of 2: its threads wait at different barriers");
+}
+
+TEST(EmulatedLaunches, CooperativeBlocksMustFitOnTheGpu) {
+  const unsigned fit = 1024 / 256 * emulated::multiprocessors();
+  const auto status = [](unsigned blocks) {
+    return emulated::run_grid(
+        dim3(blocks), dim3(256), [] {}, true);
+  };
+  EXPECT_EQ(status(fit), cudaSuccess);
+  EXPECT_EQ(status(fit + 1), cudaErrorCooperativeLaunchTooLarge);
+}
+
 TEST(EmulatedLaunches, InvalidSizesAreRefused) {
   EXPECT_EQ(run([] {}, 1024), cudaSuccess);
   EXPECT_EQ(run([] {}, 1025), cudaErrorInvalidConfiguration);

@@ -37,13 +37,15 @@ class EmulatedRaces : public ::testing::Test {
     unsetenv("GODWIT_EMULATED_STREAMS");
   }
 
-  void launch(void (*kernel)(bool, int*), bool flag, cudaStream_t stream) {
-    const cudaLaunchConfig_t config{.gridDim = kBlocks, .blockDim = kThreads, .stream = stream};
+  void launch(void (*kernel)(bool, int*), bool flag, cudaStream_t stream, bool cooperative = false) {
+    cudaLaunchAttribute together{cudaLaunchAttributeCooperative, {cooperative}};
+    const cudaLaunchConfig_t config{
+        .gridDim = kBlocks, .blockDim = kThreads, .stream = stream, .attrs = &together, .numAttrs = 1};
     ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, flag, memory_), cudaSuccess);
   }
   // The first race of a kernel; "" if there is none.
-  std::string race(void (*kernel)(bool, int*), bool flag) {
-    launch(kernel, flag, one_);
+  std::string race(void (*kernel)(bool, int*), bool flag, bool cooperative = false) {
+    launch(kernel, flag, one_, cooperative);
     return awaited();
   }
   std::string awaited() {
@@ -133,6 +135,22 @@ TEST_F(EmulatedRaces, BetweenBlocks) {
   EXPECT_EQ(race(count_kernel, true), "");
   EXPECT_THAT(race(count_kernel, false), AllOf(HasSubstr("race on byte 0 of 512 bytes of device memory"),
                                                HasSubstr("block 0"), HasSubstr("block 1")));
+}
+
+// Each thread reads a value of the other block.
+void grid_kernel(bool barrier, int* to) {
+  to[blockIdx.x * kThreads + threadIdx.x] = 1;
+  if (barrier) emulated::grid_barrier();
+  else __syncthreads();
+  const int seen = to[(1 - blockIdx.x) * kThreads + threadIdx.x];
+  emulated::grid_barrier();
+  to[blockIdx.x * kThreads + threadIdx.x] = seen;
+}
+
+TEST_F(EmulatedRaces, BetweenBlocksThatOnlyWaitForThemselves) {
+  EXPECT_EQ(race(grid_kernel, true, true), "");
+  EXPECT_THAT(race(grid_kernel, false, true), AllOf(HasSubstr("of device memory"), HasSubstr("\n  read by "),
+                                                    HasSubstr("block 0"), HasSubstr("block 1")));
 }
 
 void mixed_kernel(bool atomic, int* to) {

@@ -1,8 +1,5 @@
 #include "cuda_runtime.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -10,9 +7,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
-#include <random>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,152 +21,8 @@ struct CUgraphExec_st {
   std::vector<emulated::Item> nodes;
 };
 
-constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
-
 namespace emulated {
-
-void stop(const char* why) {
-  std::fprintf(stderr, "emulated kernel, block %u of %u: %s\n", blockIdx.x, gridDim.x, why);
-  std::abort();
-}
-
 namespace {
-
-constexpr size_t kStack = 128 << 10;
-constexpr unsigned kMostThreads = 1024;
-
-enum class State { ready, at_block_barrier, at_warp_barrier, done };
-
-struct Copy {
-  void* to;
-  const void* from;  // null: writes zeros
-};
-
-struct Fiber {
-  jmp_buf place;
-  State state;
-  unsigned turn, block_barriers, warp_barriers;  // slot of the last exchange; numbers of barriers passed
-  bool started = false;
-  std::vector<Copy> copies;  // asynchronous, pending
-};
-
-// The block that is running on this thread. Fibers are reused by later blocks, and switch with _setjmp and _longjmp,
-// which unlike swapcontext make no system call.
-struct Block {
-  std::vector<Fiber> fibers = std::vector<Fiber>(kMostThreads);
-  std::unique_ptr<std::byte[]> stacks = std::make_unique_for_overwrite<std::byte[]>(kMostThreads * kStack);
-  std::byte slots[2][kMostThreads][kLaneBytes];
-  jmp_buf scheduler;
-  unsigned threads = 0, running = 0;
-  const std::function<void()>* thread = nullptr;
-};
-
-Block& block() {
-  thread_local const auto here = std::make_unique<Block>();
-  return *here;
-}
-
-// Returns to the scheduler until it resumes the running fiber.
-void pause(Block& b) {
-  if (_setjmp(b.fibers[b.running].place) == 0) _longjmp(b.scheduler, 1);
-}
-
-// A fiber's function: runs one thread of every block.
-void run_fiber() {
-  Block& b = block();
-  for (;;) {
-    (*b.thread)();
-    b.fibers[b.running].state = State::done;
-    pause(b);
-  }
-}
-
-// Runs the fiber `b.running` until it pauses.
-void resume(Block& b) {
-  if (_setjmp(b.scheduler) != 0) return;
-  Fiber& fiber = b.fibers[b.running];
-  if (fiber.started) _longjmp(fiber.place, 1);
-  fiber.started = true;
-  ucontext_t start;
-  getcontext(&start);
-  start.uc_stack.ss_sp = b.stacks.get() + b.running * kStack;
-  start.uc_stack.ss_size = kStack;
-  makecontext(&start, run_fiber, 0);
-  setcontext(&start);
-}
-
-void wait_at(State barrier) {
-  Block& b = block();
-  b.fibers[b.running].state = barrier;
-  pause(b);
-}
-
-// Releases all threads whose barrier is complete. Returns false on a deadlock: threads remain, but none can proceed.
-bool release(Block& b) {
-  const unsigned threads = b.threads;
-  const std::span<Fiber> fibers(b.fibers.data(), threads);
-  unsigned done = 0, waiting = 0;
-  bool moved = false;
-  for (const Fiber& f : fibers) done += f.state == State::done, waiting += f.state == State::at_block_barrier;
-  for (unsigned warp = 0; warp < threads; warp += 32) {
-    const unsigned end = std::min(threads, warp + 32);
-    unsigned here = 0, gone = 0;
-    for (unsigned t = warp; t < end; ++t)
-      here += b.fibers[t].state == State::at_warp_barrier, gone += b.fibers[t].state == State::done;
-    if (here > 0 && gone > 0) stop("a thread ended while others of its warp exchange values");
-    if (here < end - warp) continue;
-    for (unsigned t = warp; t < end; ++t) b.fibers[t].state = State::ready;
-    moved = true;
-  }
-  if (waiting > 0 && waiting + done == threads) {
-    for (Fiber& f : fibers)
-      if (f.state == State::at_block_barrier) f.state = State::ready;
-    moved = true;
-  }
-  return moved || done == threads;
-}
-
-// The order in which blocks and the threads of a block run: by index, or random with GODWIT_EMULATED_ORDER=SEED.
-class Order {
- public:
-  Order() : seed_(setting("GODWIT_EMULATED_ORDER", 0)), random_(seed_) {}
-  // The numbers below `count`, in a new order if the order is random.
-  const std::vector<unsigned>& next(std::vector<unsigned>& numbers, unsigned count) {
-    if (numbers.size() != count) {
-      numbers.resize(count);
-      std::iota(numbers.begin(), numbers.end(), 0u);
-    }
-    if (seed_ != 0) std::shuffle(numbers.begin(), numbers.end(), random_);
-    return numbers;
-  }
-
- private:
-  unsigned seed_;
-  std::mt19937 random_;
-};
-
-// Runs all threads of a block. `numbers` holds their order.
-void run_block(Block& b, unsigned threads, Order& order, std::vector<unsigned>& numbers) {
-  b.threads = threads;
-  for (unsigned t = 0; t < threads; ++t) {
-    Fiber& f = b.fibers[t];
-    f.state = State::ready;
-    f.turn = f.block_barriers = f.warp_barriers = 0;
-  }
-  for (bool all_done = false; !all_done;) {
-    all_done = true;
-    for (const unsigned t : order.next(numbers, threads)) {
-      if (b.fibers[t].state == State::done) continue;
-      all_done = false;
-      if (b.fibers[t].state != State::ready) continue;
-      b.running = t;
-      threadIdx = dim3(t);
-      begin_thread(blockIdx.x, t, b.fibers[t].block_barriers, b.fibers[t].warp_barriers);
-      resume(b);
-    }
-    if (!all_done && !release(b)) stop("its threads wait at different barriers");
-  }
-}
 
 thread_local int current_device = 0;
 
@@ -242,26 +92,6 @@ Memory& page_locked() {
 
 }  // namespace
 
-bool can_run(dim3 grid, dim3 block) {
-  return grid.x > 0 && block.x > 0 && block.x <= kMostThreads && block.y * block.z * grid.y * grid.z == 1;
-}
-
-cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& thread) {
-  if (!can_run(grid, threads)) return cudaErrorInvalidConfiguration;
-  Block& b = block();
-  b.thread = &thread;
-  set_stacks(b.stacks.get(), kMostThreads * kStack);
-  gridDim = grid;
-  blockDim = threads;
-  Order order;
-  std::vector<unsigned> blocks, of_block;
-  for (const unsigned i : order.next(blocks, grid.x)) {
-    blockIdx = dim3(i);
-    run_block(b, threads.x, order, of_block);
-  }
-  return cudaSuccess;
-}
-
 namespace {
 
 cudaError_t enqueue(cudaStream_t stream, Item item) {
@@ -280,41 +110,11 @@ cudaError_t give(cudaStream_t stream, Label label, Work work) {
 void spend(cudaStream_t stream, double milliseconds) { of(stream).time += milliseconds; }
 void count_launch() { ++counts.launches; }
 bool in_device_memory(const void* begin, size_t bytes) { return memory().holds(begin, bytes); }
+unsigned multiprocessors() { return setting("GODWIT_EMULATED_MULTIPROCESSORS", 1); }
 size_t used_bytes() {
   std::lock_guard lock(memory().mutex);
   return memory().used;
 }
-// A fiber that passes a barrier is resumed by run_block(), after the barrier was counted.
-void block_barrier() {
-  ++block().fibers[block().running].block_barriers;
-  wait_at(State::at_block_barrier);
-}
-void warp_barrier() { wait_at(State::at_warp_barrier); }
-void warp_memory_barrier() {
-  ++block().fibers[block().running].warp_barriers;
-  wait_at(State::at_warp_barrier);
-}
-
-void start_copy(void* to, const void* from) {
-  if (from) note_read(from, 16);
-  note_write(to, 16);
-  std::memset(to, 0xFF, 16);
-  block().fibers[block().running].copies.push_back({to, from});
-}
-void await_copies() {
-  auto& copies = block().fibers[block().running].copies;
-  for (const Copy& copy : copies) {
-    if (copy.from) note_read(copy.from, 16);
-    note_write(copy.to, 16);
-    if (copy.from) std::memcpy(copy.to, copy.from, 16);
-    else std::memset(copy.to, 0, 16);
-  }
-  copies.clear();
-}
-
-unsigned next_turn() { return block().fibers[block().running].turn ^= 1; }
-std::byte* lane_slot(unsigned turn, unsigned lane) { return block().slots[turn][threadIdx.x / 32 * 32 + lane]; }
-
 }  // namespace emulated
 
 using emulated::Item;
@@ -336,6 +136,8 @@ const char* cudaGetErrorString(cudaError_t error) {
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
     case cudaErrorNotReady: return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
+    case cudaErrorCooperativeLaunchTooLarge:
+      return "too many blocks in cooperative launch";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
@@ -375,7 +177,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor: *value = emulated::capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = emulated::capability % 10; break;
-    default: *value = static_cast<int>(emulated::setting("GODWIT_EMULATED_MULTIPROCESSORS", 1));
+    default:
+      *value = static_cast<int>(emulated::multiprocessors());
   }
   return cudaSuccess;
 }

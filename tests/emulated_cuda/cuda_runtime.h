@@ -28,6 +28,7 @@ enum cudaError_t {
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
+  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureUnmatched = 903,
@@ -70,10 +71,19 @@ struct dim3 {
 extern constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 constexpr int warpSize = 32;
 
+enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative = 2 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    int cooperative;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 const char* cudaGetErrorString(cudaError_t error);
@@ -135,12 +145,15 @@ struct Label {
 cudaError_t give(cudaStream_t stream, Label label, std::function<cudaError_t()> work);
 // Called by work of a stream: adds to the time that events measure. Other work takes no emulated time.
 void spend(cudaStream_t stream, double milliseconds);
-// Runs every thread of every block. Blocks run one after another. A deadlock at a barrier terminates the process.
-bool can_run(dim3 grid, dim3 block);
-cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread);
+// The error of a launch; cudaSuccess if the grid can run.
+cudaError_t launch_error(dim3 grid, dim3 block, bool cooperative);
+// Runs every thread of every block. Blocks run one after another; those of a cooperative kernel, from one barrier of
+// the grid to the next. A deadlock at a barrier terminates the process.
+cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread, bool cooperative = false);
 bool in_device_memory(const void* begin, size_t bytes);
 inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit; tests may lower it
 size_t used_bytes();
+unsigned multiprocessors();                 // GODWIT_EMULATED_MULTIPROCESSORS
 inline std::atomic<int> capability{90};     // compute capability of the GPUs; tests may change it
 inline std::atomic<bool> peers{true};       // whether GPUs can access each other's memory
 inline std::atomic<bool> exclusive{false};  // another process uses the GPUs exclusively
@@ -156,6 +169,7 @@ struct Counts {
 inline Counts counts;
 void count_launch();  // for headers of kernels, in which the race detector would see an atomic access
 void block_barrier();
+void grid_barrier();
 void warp_barrier();   // orders no memory accesses, like an exchange of values
 void warp_memory_barrier();
 [[noreturn]] void stop(const char* why);
@@ -197,14 +211,23 @@ template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
   emulated::count_launch();
   const dim3 grid = config->gridDim, block = config->blockDim;
-  if (!emulated::can_run(grid, block)) return cudaErrorInvalidConfiguration;
+  bool cooperative = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == cudaLaunchAttributeCooperative) cooperative = config->attrs[i].val.cooperative != 0;
+  if (const cudaError_t error = emulated::launch_error(grid, block, cooperative); error != cudaSuccess) return error;
   return emulated::give(config->stream, {.kernel = reinterpret_cast<const void*>(kernel)}, [=] {
-    return emulated::run_grid(grid, block, [&] { kernel(static_cast<P>(arguments)...); });
+    return emulated::run_grid(
+        grid, block, [&] { kernel(static_cast<P>(arguments)...); }, cooperative);
   });
 }
 
 inline void __syncthreads() { emulated::block_barrier(); }
 inline void __syncwarp(unsigned = ~0u) { emulated::warp_memory_barrier(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int from, int width = 32) {
+  const unsigned first = emulated::lane() / static_cast<unsigned>(width) * static_cast<unsigned>(width);
+  return emulated::exchange(value, first + static_cast<unsigned>(from) % static_cast<unsigned>(width));
+}
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulated::exchange(value, (emulated::lane() ^ static_cast<unsigned>(mask)) % 32);

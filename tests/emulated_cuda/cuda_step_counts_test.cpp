@@ -229,11 +229,11 @@ constexpr Expected kTable[] = {
     {"resnet, sgdm qsgd, 2 workers", 2, {352, 16, {4, 32}, {12, 72}, {20, 672696}, 2}},
     {"resnet, graph", 1, {6, 2, {2, 16}, {4, 28}, {0, 0}, 1}},
     {"resnet, skip", 1, {172, 2, {2, 16}, {4, 28}, {34, 23360}, 1}},
-    {"bert, lamb", 1, {109, 6, {13, 1992}, {4, 28}, {7, 51200}, 1}},
+    {"bert, lamb", 1, {105, 6, {13, 1992}, {4, 28}, {7, 51200}, 1}},
     {"bert, softsignsgd", 1, {105, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
-    {"bert, adafactor", 1, {113, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
+    {"bert, adafactor", 1, {105, 6, {11, 680}, {4, 28}, {7, 51200}, 1}},
     {"bert, one_bit_adam, 2 workers", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
-    {"bert, one_bit_lamb, 2 workers", 2, {234, 32, {26, 3984}, {16, 120}, {14, 102400}, 2}},
+    {"bert, one_bit_lamb, 2 workers", 2, {226, 28, {26, 3984}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero_one_adam, 2 workers", 2, {226, 28, {22, 1360}, {16, 120}, {14, 102400}, 2}},
     {"bert, zero_one_adam, local, 2 workers", 2, {214, 12, {22, 1360}, {8, 56}, {14, 102400}, 2}},
     {"bert, birder, clip", 1, {113, 6, {13, 1992}, {5, 44}, {10, 51544}, 1}},
@@ -342,9 +342,8 @@ int64_t update_launches(const OptimizerConfig& config, int parameters) {
 // docs/gpu_execution.md has these numbers.
 TEST(CudaUpdateLaunches, DoNotDependOnTheNumberOfParameters) {
   for (const int parameters : {3, 148}) {
-    EXPECT_EQ(update_launches("adamw", parameters), 1);
-    EXPECT_EQ(update_launches("lamb", parameters), 3);
-    EXPECT_EQ(update_launches("adafactor", parameters), 5);
+    for (const char* const name : {"adamw", "lamb", "adafactor"})
+      EXPECT_EQ(update_launches(name, parameters), 1) << name;
   }
 }
 

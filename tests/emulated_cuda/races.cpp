@@ -22,7 +22,8 @@ struct Access {
   uint32_t item = 0;  // index of items; 0: none
   uint32_t block = 0;
   uint32_t place = 0;  // offset of the instruction in the program; 0: unknown
-  uint16_t thread = 0, block_barriers = 0, warp_barriers = 0, atomic = 0;
+  uint16_t thread = 0, block_barriers = 0, warp_barriers = 0;
+  uint8_t grid_barriers = 0, atomic = 0;
 };
 
 // The last write, and reads after it that have not all happened before each other.
@@ -160,7 +161,7 @@ bool happened_before(const Access& a, bool shared) {
   const Access& self = now.self;
   if (a.item == 0) return true;
   if (a.item != self.item) return shared || after(a.item);
-  if (a.block != self.block) return shared;
+  if (a.block != self.block) return shared || a.grid_barriers < self.grid_barriers;
   return a.thread == self.thread || a.block_barriers < self.block_barriers ||
          (a.thread / 32 == self.thread / 32 && a.warp_barriers < self.warp_barriers);
 }
@@ -270,11 +271,12 @@ void begin_item(const Item& item, unsigned stream, const Clock& clock) {
 }
 void end_item() { now.active = false; }
 
-void begin_thread(unsigned block, unsigned thread, unsigned block_barriers, unsigned warp_barriers) {
-  now.self.block = block;
-  now.self.thread = static_cast<uint16_t>(thread);
-  now.self.block_barriers = static_cast<uint16_t>(block_barriers);
-  now.self.warp_barriers = static_cast<uint16_t>(warp_barriers);
+void begin_thread(const KernelThread& thread) {
+  now.self.block = thread.block;
+  now.self.thread = static_cast<uint16_t>(thread.thread);
+  now.self.grid_barriers = static_cast<uint8_t>(thread.grid_barriers);
+  now.self.block_barriers = static_cast<uint16_t>(thread.block_barriers);
+  now.self.warp_barriers = static_cast<uint16_t>(thread.warp_barriers);
 }
 void set_stacks(const void* begin, size_t bytes) {
   now.stacks = reinterpret_cast<uintptr_t>(begin);

@@ -1,6 +1,7 @@
 // Detects races between threads of a kernel and between streams, byte by byte. Two accesses are a race if one of them
-// writes, unless both are atomic or one has happened before the other. This order comes from a barrier of the block,
-// __syncwarp() within a warp, a stream, an event, or a wait of the host. Exchanges between lanes order nothing.
+// writes, unless both are atomic or one has happened before the other. This order comes from a barrier of the block or
+// the grid, __syncwarp() within a warp, a stream, an event, or a wait of the host. Exchanges between lanes order
+// nothing.
 //
 // The kernels are compiled with -fsanitize=thread, and this detector implements the functions that their accesses call.
 // It checks items that streams.cpp runs while GODWIT_EMULATED_STREAMS defers work. A race ends the process with a
@@ -22,8 +23,11 @@ void unwatch(void* data);
 // is the item's position.
 void begin_item(const Item& item, unsigned stream, const Clock& clock);
 void end_item();
-// States that the calling thread continues this thread of a kernel, which has passed these numbers of barriers.
-void begin_thread(unsigned block, unsigned thread, unsigned block_barriers, unsigned warp_barriers);
+// A thread of a kernel, and the numbers of barriers that it has passed. block_barriers includes those of the grid.
+struct KernelThread {
+  unsigned block, thread, grid_barriers, block_barriers, warp_barriers;
+};
+void begin_thread(const KernelThread& thread);     // states that the calling thread continues this thread of a kernel
 void set_stacks(const void* begin, size_t bytes);  // the detector ignores the stacks of the calling thread's fibers
 // An access of the running item.
 void note_read(const void* at, size_t bytes);

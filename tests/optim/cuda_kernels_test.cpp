@@ -101,29 +101,29 @@ TEST_F(CudaOptimizers, UpdatesMatchTheCpuBitForBit) {
   on_gpu([&] { compare_optimizers<double>(device()); });
 }
 
-// More parts than one launch takes; the first 300 and some of the others are empty.
+// More parts than one launch takes; the first 301 and some of the others are empty.
 template <class T>
-void compare_parts(Cuda device) {
+void compare_turns(Cuda device) {
+  const SgdUpdate<T> first{static_cast<T>(0.1), 0}, second{static_cast<T>(7), static_cast<T>(1e-4)};
   for (const Range& range : kRanges) {
     SCOPED_TRACE(testing::Message() << "[" << range.begin << ", " << range.end << ") of " << range.n);
-    std::vector<int64_t> bounds(300, range.begin);
+    std::vector<int64_t> bounds(301, range.begin);
     for (const int64_t bound : bounds_within(range.begin, range.end))
       bounds.insert(bounds.end(), bound % 3 == 0 ? 2 : 1, bound);
     bounds.push_back(range.end);
-    const auto rates = random_values<T>(std::ssize(bounds) + 1, 5), g = random_values<T>(range.n, 6);
+    const auto g = random_values<T>(range.n, 6);
     auto x = random_values<T>(range.n, 7);
-    const There<T> on_rates(rates), on_g(g), on_x(x);
-    update_by_parts(Cpu{}, "lamb", range.begin, range.end, bounds, SubtractScaledParts<T>{rates.data()}, x.data(),
-                    g.data());
-    update_by_parts(device, "lamb", range.begin, range.end, bounds, SubtractScaledParts<T>{on_rates.data()},
-                    on_x.data(), static_cast<const T*>(on_g.data()));
+    const There<T> on_g(g), on_x(x);
+    update_by_turns(Cpu{}, "sgd", range.begin, range.end, bounds, first, second, x.data(), g.data());
+    update_by_turns(device, "sgd", range.begin, range.end, bounds, first, second, on_x.data(),
+                    static_cast<const T*>(on_g.data()));
     expect_same(on_x, x, "x");
   }
 }
 
-TEST_F(CudaOptimizers, UpdatesByPartsMatchTheCpuBitForBit) {
-  on_gpu([&] { compare_parts<float>(device()); });
-  on_gpu([&] { compare_parts<double>(device()); });
+TEST_F(CudaOptimizers, EmptyTurnsMatchTheCpuBitForBit) {
+  on_gpu([&] { compare_turns<float>(device()); });
+  on_gpu([&] { compare_turns<double>(device()); });
 }
 
 const std::vector<int64_t> kCounts{0, 1, 31, 32, 33, 1000, 1025, 4097};

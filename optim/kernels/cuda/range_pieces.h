@@ -84,29 +84,33 @@ __device__ void piece_squares(const RangePieces::Piece& piece, const Term& term,
   if (threadIdx.x == kLanes) sums[second] = sum;
 }
 
-// Calls f(i, at[i]…, a, b) for each range i. a and b: the sums over its pieces of sums[0, pieces) and of sums[pieces,
-// 2·pieces). Two threads per range.
-template <class F, class... T>
-__global__ void range_sums_kernel(RangePieces::Table table, const double* sums, F f, T*... at) {
-  const int64_t which = threadIdx.x % 2;
-  for (int64_t i = grid_thread() / 2; i - threadIdx.x % 32 / 2 < table.ranges; i += grid_threads() / 2) {
-    double sum = 0;
-    if (i < table.ranges) {
+// Calls f(i, first, last, a, b) for each range i, with its pieces [first, last) and the sums over them of sums[0,
+// pieces) and of sums[pieces, 2·pieces), in order. The first warp of a block handles one range at a time; its threads
+// call f together. a and b are valid in its first thread.
+template <class F>
+__device__ void for_range_sums(const RangePieces::Table& table, const double* sums, const F& f) {
+  constexpr int kLanes = 16, kAhead = 8;  // threads per sum; loads in flight per thread
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  if (threadIdx.x < 2 * kLanes)
+    for (int64_t i = blockIdx.x; i < table.ranges; i += gridDim.x) {
       const int64_t first = table.entries[i].first;
-      const int64_t end = i + 1 < table.ranges ? table.entries[i + 1].first : table.pieces;
-      sum = detail::ordered_sum(sums + which * table.pieces + first, end - first, 1);
+      const int64_t last = i + 1 < table.ranges ? table.entries[i + 1].first : table.pieces;
+      const double* const of_pieces = sums + threadIdx.x / kLanes * table.pieces;
+      double sum = 0;
+      for (int64_t start = first + lane; start - lane < last; start += kLanes * kAhead) {
+        double ahead[kAhead];
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k) {
+          const int64_t p = start + k * kLanes;
+          ahead[k] = p < last ? of_pieces[p] : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k)
+#pragma unroll
+          for (int from = 0; from < kLanes; ++from) sum += __shfl_sync(0xFFFFFFFFu, ahead[k], from, kLanes);
+      }
+      f(i, first, last, sum, __shfl_xor_sync(0xFFFFFFFFu, sum, kLanes));
     }
-    const double other = __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-    if (which == 0 && i < table.ranges) f(i, at[i]..., sum, other);
-  }
-}
-
-// Launches range_sums_kernel() with sums [2, pieces].
-template <class F, class... T>
-void for_range_sums(Cuda device, const char* operation, const RangePieces& pieces, const Tensor& sums, F f, T*... at) {
-  constexpr int kWarp = 32;  // many blocks, because a thread takes long
-  launch(device, operation, range_sums_kernel<F, T...>, blocks_for(device, 2 * pieces.table().ranges, kWarp), kWarp,
-         pieces.table(), sums.cuda_data<double>(), f, at...);
 }
 
 }  // namespace godwit

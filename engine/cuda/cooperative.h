@@ -1,0 +1,30 @@
+// Cooperative kernels: all blocks of a grid run at the same time and can wait for each other, so a launch can use sums
+// that all of its blocks compute.
+#pragma once
+#include <cooperative_groups.h>
+
+#include "engine/cuda/launch.h"
+
+namespace godwit {
+
+// Launch bounds of cooperative kernels: __launch_bounds__(kBlock, kResidentBlocks) makes the compiler use few enough
+// registers for this number of blocks per multiprocessor.
+constexpr int kResidentBlocks = 3;
+
+// Launches a cooperative kernel with kBlock threads per block. `blocks`: the largest useful number of blocks. The grid
+// has fewer blocks if the GPU cannot hold them at once, and none if `blocks` is 0.
+template <class... Parameters, class... Arguments>
+void launch_cooperative(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks,
+                        const Arguments&... arguments) {
+  cudaLaunchAttribute cooperative{};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  const int64_t most = int64_t{kResidentBlocks} * device.context->multiprocessors;
+  detail::launch_with(device, operation, kernel, std::min(blocks, most), kBlock, {&cooperative, 1}, arguments...);
+}
+
+// Waits until all threads of the grid have called it. Later reads see all writes before the barrier. All threads of a
+// cooperative kernel must call it equally often.
+__device__ inline void grid_barrier() { cooperative_groups::this_grid().sync(); }
+
+}  // namespace godwit
