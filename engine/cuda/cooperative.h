@@ -1,5 +1,6 @@
 // Cooperative kernels: all blocks of a grid run at the same time and can wait for each other, so a launch can use sums
-// that all of its blocks compute.
+// that all of its blocks compute. Other kernels on the GPU cannot make them wait forever: once a thread of a cooperative
+// grid makes progress, CUDA guarantees that all its threads do (CUDA C++ Core Libraries, "Execution model").
 #pragma once
 #include <cooperative_groups.h>
 
