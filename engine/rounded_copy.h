@@ -18,9 +18,9 @@ class RoundedCopy {
   // A copy of the first `numel` elements of x. Operations of the calling thread use the copy while the object exists.
   static std::shared_ptr<RoundedCopy> of(const Tensor& x, int64_t numel);
 
-  // Calls f. Within f, update_each(), update_by_turns() and the kernels of optimizers also write the copy if x is their
-  // first array. After these calls, other kernels of f must not write x. update() may be called on another thread, but
-  // not while operations read x.
+  // Calls f. Within f, update_each() and update_by_turns() also write the copy if x is their first array, as do kernels
+  // with detail::rounded_target(). After these calls, other kernels of f must not write x. update() may be called on
+  // another thread, but not while operations read x.
   void update(const std::function<void()>& f);
 
  private:
@@ -45,7 +45,7 @@ Tensor rounded_copy(const Tensor& x);
 
 // Marks copies of the elements in these bytes as out of date. This concerns the calling thread's copies and the copy
 // whose update() is in progress. All writers of GPU memory call this function: Tensor's functions, collectives,
-// update_each() and update_by_turns().
+// update_each(), update_by_turns() and detail::rounded_target().
 void expire_rounded_copies(const void* address, int64_t bytes);
 
 // For update_each() on x[begin, end): the address of the rounded value of x[0]; null if x has no copy to write.

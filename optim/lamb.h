@@ -94,7 +94,7 @@ class Lamb : public Optimizer {
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::vector<StateTensor> state() const override;  // "m", "v"
 
-  // c̄ of the bucket's parameters, float32 [slots]; at first 0. c is 1 for parameters that this rank does not own.
+  // c̄ of the bucket's parameters, float32 [slots]; at first 0. Undefined for parameters that this rank does not own.
   const Tensor& mean_coefficients(const Bucket& bucket) const;
 
  private:

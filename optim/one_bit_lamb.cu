@@ -50,9 +50,7 @@ __global__ void __launch_bounds__(kBlock, kResidentBlocks)
   }
   grid_barrier();
   for_range_sums(table, squares, [&](int64_t i, int64_t begin, int64_t end, double of_p, double of_r) {
-    float most = 0;
-    for (int64_t p = begin + threadIdx.x; p < end; p += 32) most = Larger{}(most, largest[p]);
-    for (int mask = 16; mask > 0; mask /= 2) most = Larger{}(most, __shfl_xor_sync(0xFFFFFFFFu, most, mask));
+    const float most = warp_largest(largest, begin, end);
     if (threadIdx.x == 0) a.factor(a.f[i], rates[i], a.mean[i], most, of_p, of_r);
   });
   grid_barrier();

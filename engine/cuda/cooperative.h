@@ -1,6 +1,6 @@
 // Cooperative kernels: all blocks of a grid run at the same time and can wait for each other, so a launch can use sums
-// that all of its blocks compute. Other kernels on the GPU cannot make them wait forever: once a thread of a cooperative
-// grid makes progress, CUDA guarantees that all its threads do (CUDA C++ Core Libraries, "Execution model").
+// that all of its blocks compute. Kernels of other streams cannot cause a deadlock: if one thread of a cooperative grid
+// makes progress, CUDA guarantees that all threads of the grid do (CUDA C++ Core Libraries, "Execution model").
 #pragma once
 #include <cooperative_groups.h>
 
@@ -8,12 +8,12 @@
 
 namespace godwit {
 
-// Launch bounds of cooperative kernels: __launch_bounds__(kBlock, kResidentBlocks) makes the compiler use few enough
-// registers for this number of blocks per multiprocessor.
+// Blocks of a cooperative kernel per multiprocessor. The kernel must have __launch_bounds__(kBlock, kResidentBlocks),
+// so that its registers allow this number. scripts/check_kernels checks it.
 constexpr int kResidentBlocks = 3;
 
-// Launches a cooperative kernel with kBlock threads per block. `blocks`: the largest useful number of blocks. The grid
-// has fewer blocks if the GPU cannot hold them at once, and none if `blocks` is 0.
+// Launches a cooperative kernel with kBlock threads per block, and `blocks` blocks, but at most kResidentBlocks per
+// multiprocessor. Launches nothing if `blocks` is 0.
 template <class... Parameters, class... Arguments>
 void launch_cooperative(Cuda device, const char* operation, void (*kernel)(Parameters...), int64_t blocks,
                         const Arguments&... arguments) {

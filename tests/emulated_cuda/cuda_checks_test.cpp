@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -59,16 +60,29 @@ TEST(EmulatedBarriers, WrongBarriersOfTheGridEndTheProcess) {
   const auto if_true = [](bool waits) {
     if (waits) emulated::grid_barrier();
   };
-  EXPECT_DEATH(run([&] { if_true(true); }), "a barrier of the grid needs a cooperative launch");
-  EXPECT_DEATH(run_together([&] { if_true(blockIdx.x == 1); }), "other blocks ended while this one waits for the grid");
+  EXPECT_DEATH(run([] {
+                 emulated::grid_barrier();
+                 emulated::stop("a thread passed the barrier");
+               }),
+               "block 0 of 2: a barrier of the grid needs a cooperative launch");
+  for (const unsigned ended : {0, 1})
+    EXPECT_DEATH(run_together([&] { if_true(blockIdx.x != ended); }),
+                 "block " + std::to_string(ended) + " of 2: it ended while other blocks wait for the grid");
   EXPECT_DEATH(run_together([&] { if_true(threadIdx.x < 32); }),
                "block 0 of 2: its threads wait at different barriers");
   EXPECT_DEATH(run_together([&] { threadIdx.x < 32 ? emulated::grid_barrier() : __syncthreads(); }),
                "block 0 of 2: its threads wait at different barriers");
+  const auto run_barriers = [&](int count) {
+    return run_together([&] {
+      for (int i = 0; i < count; ++i) emulated::grid_barrier();
+    });
+  };
+  EXPECT_EQ(run_barriers(255), cudaSuccess);
+  EXPECT_DEATH(run_barriers(256), "the race detector counts at most 255 barriers of the grid");
 }
 
 TEST(EmulatedLaunches, CooperativeBlocksMustFitOnTheGpu) {
-  const unsigned fit = 1024 / 256 * emulated::multiprocessors();
+  const unsigned fit = 1536 / 256 * emulated::multiprocessors();
   const auto status = [](unsigned blocks) {
     return emulated::run_grid(
         dim3(blocks), dim3(256), [] {}, true);

@@ -147,8 +147,8 @@ cudaError_t give(cudaStream_t stream, Label label, std::function<cudaError_t()> 
 void spend(cudaStream_t stream, double milliseconds);
 // The error of a launch; cudaSuccess if the grid can run.
 cudaError_t launch_error(dim3 grid, dim3 block, bool cooperative);
-// Runs every thread of every block. Blocks run one after another; those of a cooperative kernel, from one barrier of
-// the grid to the next. A deadlock at a barrier terminates the process.
+// Runs every thread of every block. Blocks run one after another. If the kernel is cooperative, each block runs until
+// the next barrier of the grid. A deadlock at a barrier terminates the process.
 cudaError_t run_grid(dim3 grid, dim3 block, const std::function<void()>& thread, bool cooperative = false);
 bool in_device_memory(const void* begin, size_t bytes);
 inline std::atomic<size_t> total_bytes{size_t{1} << 30};  // device memory limit; tests may lower it

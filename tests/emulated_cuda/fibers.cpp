@@ -28,7 +28,7 @@ void stop(const char* why) {
 namespace {
 
 constexpr size_t kStack = 128 << 10;
-constexpr unsigned kMostThreads = 1024;
+constexpr unsigned kMostThreads = 1024, kMostGridBarriers = 255;
 
 enum class State { ready, at_block_barrier, at_warp_barrier, at_grid_barrier, done };
 
@@ -177,7 +177,7 @@ void run_block(Block& b, Order& order, std::vector<unsigned>& numbers) {
 cudaError_t launch_error(dim3 grid, dim3 block, bool cooperative) {
   if (grid.x == 0 || block.x == 0 || block.x > kMostThreads || block.y * block.z * grid.y * grid.z != 1)
     return cudaErrorInvalidConfiguration;
-  constexpr unsigned kResidentThreads = 1024;  // per multiprocessor, of the smallest GPU
+  constexpr unsigned kResidentThreads = 1536;  // per multiprocessor, of the smallest GPU
   return cooperative && grid.x > kResidentThreads / block.x * multiprocessors() ? cudaErrorCooperativeLaunchTooLarge
                                                                                 : cudaSuccess;
 }
@@ -190,25 +190,31 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
   blockDim = threads;
   Order order;
   std::vector<unsigned> blocks, of_block;
-  if (cooperative)
-    for (unsigned i = 0; i < grid.x; ++i) start_block(*kept[i], threads.x, thread);
-  for (bool again = true; again;) {
-    unsigned waiting = 0;
+  const auto run = [&](Block& b, unsigned i) {
+    blockIdx = dim3(i);
+    run_block(b, order, of_block);
+  };
+  if (!cooperative) {
     for (const unsigned i : order.next(blocks, grid.x)) {
-      Block& b = *kept[cooperative ? i : 0];
-      if (!cooperative) start_block(b, threads.x, thread);
-      blockIdx = dim3(i);
-      run_block(b, order, of_block);
-      waiting += all_are(b, State::at_grid_barrier);
+      start_block(*kept[0], threads.x, thread);
+      run(*kept[0], i);
+      if (!all_are(*kept[0], State::done)) stop("a barrier of the grid needs a cooperative launch");
     }
-    again = waiting > 0;
-    if (again && !cooperative) stop("a barrier of the grid needs a cooperative launch");
-    if (again && waiting < grid.x) stop("other blocks ended while this one waits for the grid");
-    if (again)
-      for (unsigned i = 0; i < grid.x; ++i) {
-        ++kept[i]->grid_barriers;
-        for (unsigned t = 0; t < threads.x; ++t) kept[i]->fibers[t].state = State::ready;
-      }
+    return cudaSuccess;
+  }
+  for (unsigned i = 0; i < grid.x; ++i) start_block(*kept[i], threads.x, thread);
+  for (unsigned waiting = grid.x; waiting > 0;) {
+    waiting = 0;
+    for (const unsigned i : order.next(blocks, grid.x)) {
+      run(*kept[i], i);
+      waiting += all_are(*kept[i], State::at_grid_barrier);
+    }
+    for (unsigned i = 0; waiting > 0 && i < grid.x; ++i) {
+      blockIdx = dim3(i);
+      if (all_are(*kept[i], State::done)) stop("it ended while other blocks wait for the grid");
+      if (++kept[i]->grid_barriers > kMostGridBarriers) stop("the race detector counts at most 255 barriers of the grid");
+      for (unsigned t = 0; t < threads.x; ++t) kept[i]->fibers[t].state = State::ready;
+    }
   }
   return cudaSuccess;
 }

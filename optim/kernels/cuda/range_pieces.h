@@ -113,4 +113,13 @@ __device__ void for_range_sums(const RangePieces::Table& table, const double* su
     }
 }
 
+// The largest of values[first, last), at least 0, ignoring NaN. The threads of a warp call it together; all get the
+// result.
+__device__ inline float warp_largest(const float* values, int64_t first, int64_t last) {
+  float most = 0;
+  for (int64_t i = first + threadIdx.x % 32; i < last; i += 32) most = Larger{}(most, values[i]);
+  for (int mask = 16; mask > 0; mask /= 2) most = Larger{}(most, __shfl_xor_sync(0xFFFFFFFFu, most, mask));
+  return most;
+}
+
 }  // namespace godwit
