@@ -287,9 +287,11 @@ TokenData load_token_data(const TokenDataOptions& options) {
         " tokens for training and ", data.valid.size(), " for validation, expected some of both");
   if (data.tokenizer)
     for (TokenStream* stream : {&data.train, &data.valid}) stream->limit(data.tokenizer->size());
-  // Checked now, because an error at the first evaluation would lose an epoch. Larger data is checked when it is read.
+  // Checked now, because an error during the run would lose its work. Larger data is checked when it is read.
   constexpr int64_t kMostChecked = 1 << 28;
-  if (train.shards && data.tokenizer && data.valid.size() <= kMostChecked) data.valid.check_ids();
+  if (train.shards && data.tokenizer)
+    for (const TokenStream* stream : {&data.train, &data.valid})
+      if (stream->size() <= kMostChecked) stream->check_ids();
   return data;
 }
 

@@ -474,6 +474,19 @@ TEST_F(TrainGpt, RefusesInvalidInput) {
   refused("--init-weights first --generate anna", {"is a SentencePiece model; expected a byte-level BPE model"});
 }
 
+// The error comes before the run directory exists, so the same command works with a corrected file.
+TEST_F(TrainGpt, RefusesATokenBeyondTheVocabularyBeforeTheFirstStep) {
+  std::string ids;  // of 2 bytes
+  for (int i = 0; i < 4000; ++i) ids += "\1\0"s;
+  const std::string flags = "--tokenizer '" GODWIT_SOURCE_DIR "/tests/data/golden/bpe/qwen2.json' --data train.bin";
+  ids.replace(4000, 2, "\xf3\1");  // 499
+  write_file(folder_ / "train.bin", ids);
+  expect_refused(flags, {"train.bin: token 2000 is 499, expected ids below 450, the size of the vocabulary"});
+  ids.replace(4000, 2, "\1\0"s);
+  write_file(folder_ / "train.bin", ids);
+  done(flags);
+}
+
 // The texts have different characters, so the models have different sizes.
 TEST_F(TrainGpt, NamesRanksWithAnotherText) {
   if (const std::string reason = no_mpirun(); !reason.empty()) GTEST_SKIP() << reason;
