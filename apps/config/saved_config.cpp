@@ -31,7 +31,13 @@ std::string config_in_run_dir(const CommonConfig& config) {
   if (config.resume.empty() || config.run_dir.empty() ||
       fs::symlink_status(path, ignored).type() == fs::file_type::not_found)
     return "";
-  const std::string text = read_text_file(path, 1, kRemedy);
+  const std::string text = [&] {
+    try {
+      return read_text_file(path, 1, kRemedy);
+    } catch (const Error& error) {
+      throw CheckpointFailed(error.what());
+    }
+  }();
   check_program(text, path, config.program, kRemedy);
   return text;
 }

@@ -23,8 +23,8 @@ std::shared_ptr<const Config> described_by_checkpoint(std::shared_ptr<const Conf
 }
 
 std::string saved_config_path(const CommonConfig& config);  // run_dir/config.json
-// The JSON of this file, also without a checkpoint; "" without `resume` or without the file. Throws if the file cannot
-// be read, is no JSON object, or is of another program.
+// The JSON of this file, also without a checkpoint; "" without `resume` or without the file. Throws CheckpointFailed if
+// the file cannot be read, and another Error if it is no JSON object or is of another program.
 std::string config_in_run_dir(const CommonConfig& config);
 // Equals config_in_run_dir() if `config` continues a run with a checkpoint, otherwise "".
 std::string saved_config(const CommonConfig& config);

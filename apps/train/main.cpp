@@ -99,8 +99,8 @@ void open_standard_streams() {
     if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
-// All ranks find the same command-line error. Rank 0 reports it and exits, after which the launcher ends the other
-// ranks. A rank still alive after the delay reports its own error.
+// Before the start, all ranks usually find the same error. Rank 0 reports it and exits, after which the launcher ends
+// the other ranks. A rank still alive after the delay reports its own error.
 void wait_for_rank_0(int rank) {
   if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
@@ -135,10 +135,11 @@ int run_program(const Program& program, int argc, char** argv) {
   } catch (const PeerFailed&) {
     return failure;
   } catch (const std::exception& error) {
+    const bool before_start = failure == 2;
     if (dynamic_cast<const CheckpointFailed*>(&error)) failure = 1;  // a disk that a restart may find again
-    if (failure == 2) wait_for_rank_0(rank);
+    if (before_start) wait_for_rank_0(rank);
     std::fflush(stdout);
-    const std::string own = failure == 2 && rank != 0 ? detail::concat("rank ", rank, ": ") : std::string();
+    const std::string own = before_start && rank != 0 ? detail::concat("rank ", rank, ": ") : std::string();
     std::cerr << program.name << ": " << own << shown(text_of(std::current_exception())) << std::endl;
     return failure;
   }

@@ -270,6 +270,16 @@ TEST_F(MpiTrain, ACorruptCheckpointIsReportedOnce) {
   EXPECT_EQ(outcome.err.find(message), outcome.err.rfind(message)) << outcome.err;
 }
 
+TEST_F(MpiTrain, AConfigurationThatCannotBeReadIsReportedOnce) {
+  fs::create_directory(folder_ / "run");
+  fs::create_symlink("gone", folder_ / "run/config.json");
+  const MpiOutcome outcome = mpirun(3, kProgram + std::string(kSmall) + "--run-dir run --resume auto", folder_);
+  EXPECT_EQ(outcome.exit_code, 1);
+  const std::string message = "run/config.json: cannot be read (No such file or directory)";
+  EXPECT_THAT(outcome.err, HasSubstr("train_resnet: " + message));
+  EXPECT_EQ(outcome.err.find(message), outcome.err.rfind(message)) << outcome.err;
+}
+
 // mpirun ends the ranks one second after SIGTERM, but passes SIGUSR2 on to them. Saving takes 2.5 s here.
 TEST_F(MpiTrain, Sigusr2ToTheLauncherLeavesTimeToSave) {
   const std::string program = kProgram + std::string(kSmall) + "--run-dir run --epochs 1000000 --max-steps 0";

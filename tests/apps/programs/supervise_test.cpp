@@ -5,7 +5,7 @@
 namespace godwit {
 namespace supervise_test {
 
-using ::testing::HasSubstr, ::testing::Not;
+using ::testing::EndsWith, ::testing::HasSubstr, ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -95,7 +95,9 @@ TEST_F(Supervise, KillsALauncherThatHangs) {
 TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   Outcome outcome = supervise("", train_ + kResumes + " --lr much");
   EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
+  EXPECT_THAT(outcome.err, EndsWith("\nsupervise: exit code 2: the command is wrong, or does not fit the run in its "
+                                    "folder; it is not started again\n"));
   write_file(folder_ / "never.json", R"({"checkpoint": {"every": 0, "keep": 3}})");
   for (const std::string command :
        {"--run-dir run --checkpoint-every 10", "--run-dir run --resume auto", "--checkpoint-every 10 --resume auto",
@@ -119,6 +121,26 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   outcome = supervise("", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("cannot be started"));
+}
+
+// The disk of config.json is missing at the first restart. A restart cannot repair a file with wrong content.
+TEST_F(Supervise, RestartsARunWhoseConfigurationCannotBeRead) {
+  const fs::path config = run_dir() / "config.json", kept = run_dir() / "kept.json";
+  ASSERT_EQ(supervise("", train_ + kResumes).exit_code, 0);
+  fs::rename(config, kept);
+  fs::create_symlink("gone/kept.json", config);
+  const std::string mounts = script("[ $(wc -l < starts) -eq 1 ] || ln -sfn . run/gone\nexec \"$@\"");
+  Outcome outcome = supervise("--delay 0", mounts + train_ + " --max-steps 310" + kResumes);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("run/config.json: cannot be read (No such file or directory)"));
+  EXPECT_THAT(outcome.err, HasSubstr("supervise: exit code 1; starting again from step 300 "));
+  EXPECT_EQ(metrics().back()["step"], 310);
+  fs::remove(config);
+  write_file(config, "{");
+  outcome = supervise("", train_ + kResumes);
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("run/config.json: is not valid JSON: "));
+  EXPECT_THAT(outcome.err, HasSubstr("supervise: exit code 2: the command is wrong, or does not fit the run in its "));
 }
 
 TEST_F(Supervise, FindsTheIntervalOfCheckpointsInAllOptions) {
