@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Peer of bench_bpe: checks that the ids equal those of HuggingFace tokenizers on every text, then measures the speed of
-both on one thread.
+"""Peer of bench_bpe: checks that ids and decoded text equal those of HuggingFace tokenizers on every text, then
+measures the speed of both on one thread.
 
   python3 bench/peers/bpe.py TOKENIZER TEXTS [ROUNDS]
 
@@ -87,20 +87,33 @@ def texts_of(source):
     return [open(source, encoding="utf-8").read()]
 
 
-def compare(ours, theirs, texts):
-    at = different = tokens = 0
-    for text, expected in zip(texts, theirs):
-        count = int(ours[at])
-        found = ours[at + 1:at + 1 + count].tolist()
-        at += 1 + count
+def compare(ours, peer, texts):
+    """Compares the ids and the decoded text of each text. ours: the file OUT of bench_bpe. Decoded texts are normalized
+    first, because tokenizers decode a `normalized` added token to its normalized content, and Godwit to its content."""
+    normalize = peer.normalizer.normalize_str if peer.normalizer else lambda text: text
+    at = different = decoded_differently = tokens = 0
+    for text in texts:
+        count = int.from_bytes(ours[at:at + 4], "little")
+        found = np.frombuffer(ours, np.int32, count, at + 4).tolist()
+        at += 4 + 4 * count
+        length = int.from_bytes(ours[at:at + 4], "little")
+        decoded = normalize(ours[at + 4:at + 4 + length].decode(errors="replace"))
+        at += 4 + length
         tokens += count
+        expected = peer.encode(text, add_special_tokens=False).ids
+        expected_text = normalize(peer.decode(found, skip_special_tokens=False))
+        if decoded != expected_text:
+            decoded_differently += 1
+            if decoded_differently <= 5:
+                print(f"{text[:60]!r}: decoded text: ours {decoded[:60]!r}, theirs {expected_text[:60]!r}")
         if found != expected:
             different += 1
             if different <= 5:
                 k = next((k for k in range(min(len(found), len(expected))) if found[k] != expected[k]), min(len(found), len(expected)))
                 print(f"{text[:60]!r}: token {k}: ours {found[k:k + 4]}, theirs {expected[k:k + 4]}")
-    print(f"{len(texts)} texts, {sum(len(t.encode()) for t in texts)} bytes, {tokens} tokens: {different} texts differ", flush=True)
-    return different, tokens
+    print(f"{len(texts)} texts, {sum(len(t.encode()) for t in texts)} bytes, {tokens} tokens: "
+          f"{different} texts differ, {decoded_differently} decoded texts differ", flush=True)
+    return different + decoded_differently, tokens
 
 
 def main():
@@ -110,9 +123,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(folder + "/texts", "wb") as out:
             out.writelines(struct.pack("<I", len(text)) + text for text in raw)
-        subprocess.run([program, path, folder + "/texts", "0", folder + "/out"], check=True)
-        theirs = [peer.encode(text, add_special_tokens=False).ids for text in texts]
-        different, tokens = compare(np.fromfile(folder + "/out", np.int32), theirs, texts)
+        subprocess.run([program, path, folder + "/texts", "0", folder + "/out"], check=True, stdout=subprocess.DEVNULL)
+        with open(folder + "/out", "rb") as file:
+            different, tokens = compare(file.read(), peer, texts)
         if different:
             sys.exit(1)
         for _ in range(rounds):
