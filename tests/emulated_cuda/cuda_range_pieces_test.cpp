@@ -1,9 +1,8 @@
 // Sums and maxima over the pieces of ranges: more pieces than the threads of a warp read at once. This file is compiled
 // like a kernel (CMakeLists.txt).
-#include "optim/kernels/cuda/range_pieces.h"
-
 #include <gtest/gtest.h>
 
+#include "optim/kernels/cuda/range_pieces.h"
 #include "tests/gpu_memory.h"
 
 namespace godwit {

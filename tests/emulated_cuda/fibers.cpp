@@ -212,7 +212,8 @@ cudaError_t run_grid(dim3 grid, dim3 threads, const std::function<void()>& threa
     for (unsigned i = 0; waiting > 0 && i < grid.x; ++i) {
       blockIdx = dim3(i);
       if (all_are(*kept[i], State::done)) stop("it ended while other blocks wait for the grid");
-      if (++kept[i]->grid_barriers > kMostGridBarriers) stop("the race detector counts at most 255 barriers of the grid");
+      if (++kept[i]->grid_barriers > kMostGridBarriers)
+        stop("the race detector counts at most 255 barriers of the grid");
       for (unsigned t = 0; t < threads.x; ++t) kept[i]->fibers[t].state = State::ready;
     }
   }

@@ -1,6 +1,4 @@
 // Ranks with different configurations or data, as after a faulty launch.
-#include "apps/train/trainer.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include <thread>
 
 #include "apps/image/image_task.h"
+#include "apps/train/trainer.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/transport/local.h"
