@@ -10,7 +10,7 @@ namespace godwit {
 namespace gpu_check_test {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre, ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 // A fake cuda_tests: prints like GoogleTest, and runs the tests of the filter in the file of flags.
 constexpr const char* kProgram = R"py(#!/usr/bin/env python3
@@ -32,7 +32,8 @@ for name in wanted:
 std::string command_for(const TempFolder& folder, const std::string& program) {
   write_file(folder / "build/cuda_tests", program);
   fs::permissions(folder / "build/cuda_tests", fs::perms::owner_all);
-  return "timeout 120 '" GODWIT_SHELL_SOURCE_DIR "/scripts/gpu_check' --emulated --stages tests --build '" +
+  return "timeout 120 env --default-signal=HUP '" GODWIT_SHELL_SOURCE_DIR
+         "/scripts/gpu_check' --emulated --stages tests --build '" +
          (folder / "build") + "' --out '" + (folder / "gpu.json") + "' --seconds 400 --silence 3 --jobs 1 >'" +
          (folder / "out") + "' 2>&1 </dev/null";
 }
@@ -52,11 +53,26 @@ for name in flags.removeprefix("--gtest_filter=").split(":"):
     time.sleep(2)
 )py";
   const std::string begun = folder / "build/begun";
-  const int status = std::system((command_for(folder, program) + " & pid=$!; until [ -s '" + begun +
-                                  "' ]; do sleep 0.1; done; kill -TERM $pid; wait $pid").c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder / "out");
-  EXPECT_EQ(read_file(begun), "A.First\n");
-  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "gpu.json"))["interrupted"], true);
+  for (const std::string signal : {"TERM", "HUP"}) {
+    fs::remove(begun);
+    const int status = std::system((command_for(folder, program) + " & pid=$!; until [ -s '" + begun +
+                                    "' ]; do sleep 0.1; done; kill -" + signal + " $pid; wait $pid")
+                                       .c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 1) << signal << ": " << read_file(folder / "out");
+    EXPECT_EQ(read_file(begun), "A.First\n");
+    EXPECT_EQ(nlohmann::json::parse(read_file(folder / "gpu.json"))["interrupted"], true);
+    fs::remove(folder / "gpu.json");
+  }
+}
+
+TEST(GpuCheck, RefusesAFileThatCannotBeWrittenBeforeTheFirstStage) {
+  const TempFolder folder;
+  write_file(folder / "gpu.json/file", "a folder in place of the file");
+  const int status = std::system(command_for(folder, kProgram).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  const std::string out = read_file(folder / "out");
+  EXPECT_THAT(out, HasSubstr("gpu_check: cannot write " + (folder / "gpu.json") + " (Is a directory)"));
+  EXPECT_THAT(out, Not(HasSubstr("== tests")));
 }
 
 TEST(GpuCheck, ContinuesAfterFailuresAndEndsWithAnArchive) {
