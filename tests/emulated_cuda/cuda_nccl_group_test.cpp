@@ -33,6 +33,7 @@ class CudaNcclGroup : public ::testing::TestWithParam<int> {
   }
   ~CudaNcclGroup() override {
     emulated_nccl::async_error = ncclSuccess;
+    emulated_nccl::async_error_text = "an error of the test";
     if (before_) setenv("GODWIT_EMULATED_STREAMS", previous_.c_str(), 1);
     else unsetenv("GODWIT_EMULATED_STREAMS");
   }
@@ -216,6 +217,21 @@ TEST_P(CudaNcclGroup, AnErrorOfACommunicatorIsReportedWithItsPhase) {
     EXPECT_EQ(error_of([] { synchronize(); }),
               "rank 0: phase 'sum': NCCL: remote process exited or there was a network error (an error of the test); "
               "set NCCL_DEBUG=INFO for details");
+    ended = true;
+  });
+}
+
+TEST_P(CudaNcclGroup, AnErrorOfMissingMemoryStatesFreeMemoryAndARemedy) {
+  std::atomic<bool> ended = false;
+  run([&](Communicator& comm, const Tensor& x) {
+    if (comm.rank == 1) return wait_for(ended);
+    sum(comm, x);
+    emulated_nccl::async_error_text = "Cuda failure 2 'out of memory'";
+    emulated_nccl::async_error = ncclUnhandledCudaError;
+    EXPECT_THAT(
+        error_of([] { synchronize(); }),
+        ::testing::ContainsRegex("Cuda failure 2 'out of memory'\\); [0-9]+ bytes of [0-9]+ are free on cuda:0; "
+                                 "lower --batch or the number of ranks on this GPU"));
     ended = true;
   });
 }

@@ -262,6 +262,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclSuccess:
       return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
     case ncclInternalError:
       return "internal error";
     case ncclInvalidArgument:
@@ -325,7 +327,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   World& world = *comm->world;
   *state = ncclInProgress;
   const bool all_here = std::count(world.devices.begin(), world.devices.end(), -1) == 0;
-  if (emulated_nccl::async_error != ncclSuccess) fail(world, emulated_nccl::async_error, "an error of the test");
+  if (emulated_nccl::async_error != ncclSuccess)
+    fail(world, emulated_nccl::async_error, emulated_nccl::async_error_text);
   if (world.error != ncclSuccess) {
     *state = world.error;
   } else if (comm->polls > 0) {

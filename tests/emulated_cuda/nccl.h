@@ -6,6 +6,7 @@
 
 enum ncclResult_t {
   ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
   ncclInternalError = 3,
   ncclInvalidArgument = 4,
   ncclInvalidUsage = 5,
@@ -28,6 +29,7 @@ namespace emulated_nccl {
 // Tests may change these variables.
 inline std::atomic<int> version{NCCL_VERSION_CODE};         // version of the library
 inline std::atomic<ncclResult_t> async_error{ncclSuccess};  // error of all communicators
+inline std::string async_error_text = "an error of the test";  // ncclGetLastError() after async_error
 }
 
 const char* ncclGetErrorString(ncclResult_t result);

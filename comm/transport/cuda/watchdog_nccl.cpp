@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/context.h"
+#include "engine/cuda/requirements.h"
 #include "engine/start_thread.h"
 
 namespace godwit {
@@ -126,9 +127,11 @@ void NcclWatchdog::abort(const std::string& reason) {
 
 void NcclWatchdog::accept(ncclResult_t result, ncclComm_t comm, std::string_view phase) const {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  const char* more = comm ? ncclGetLastError(comm) : nullptr;
+  const char* const last = comm ? ncclGetLastError(comm) : nullptr;
+  const std::string more = last ? last : "";
   fail("rank ", rank_, ": phase '", phase, "': NCCL: ", ncclGetErrorString(result),
-       more && *more ? std::string(" (") + more + ")" : std::string(), "; set NCCL_DEBUG=INFO for details");
+       more.empty() ? "" : " (" + more + ")", more.find("out of memory") == std::string::npos ? "" : memory_advice(),
+       "; set NCCL_DEBUG=INFO for details");
 }
 
 }  // namespace godwit
