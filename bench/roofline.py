@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Estimates the time of a training step on a GPU from the bytes and operations of each kernel. No GPU is needed.
 
-  bench/roofline.py [MODEL…] [--batch N] [--kernels]
+  bench/roofline.py [MODEL…] [--batch N] [--kernels] [--check PAGE…]
 
 Models: resnet18, resnet50, vgg16_bn, vit_b_16, bert_base, lstm_large, gpt2, llama3_1b. Prints Markdown: for each model,
-the time of a step on each GPU; with --kernels, also every group of kernels.
+the time of a step on each GPU; with --kernels, also every group of kernels. With --check, prints nothing, and fails
+unless each line is in one of the pages (docs/results_gpu.md and docs/gpu_roofline.md).
 
 All times are estimates. A kernel takes the longer of its memory traffic and its arithmetic, at assumed fractions of the
 published peaks, plus a pause until the next kernel starts. Memory traffic counts each array once per kernel.
@@ -334,11 +335,25 @@ def kernels_table(step):
     return lines
 
 
+def check_pages(pages, rows, tables):
+    """Checks that the pages contain the rows of the steps, with a column of measured times before the last, and the tables."""
+    there = [line for page in pages for line in page.read_text().splitlines()]
+
+    def found(row):
+        estimates, _, bounds = row.rpartition(" | ")
+        return any(line.startswith(f"{estimates} | ") and line.endswith(f" | {bounds}") for line in there)
+
+    wrong = [row for row in rows if not found(row)] + [line for line in tables if line not in there]
+    if wrong:
+        sys.exit("\n".join([f"roofline: {', '.join(map(str, pages))} must contain these lines, from bench/roofline.py --kernels:", *wrong]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", default=list(MODELS))
     parser.add_argument("--batch", type=int, help="samples in a step (default: by model)")
     parser.add_argument("--kernels", action="store_true", help="also print every group of kernels")
+    parser.add_argument("--check", nargs="+", metavar="PAGE", type=pathlib.Path, help="check that these pages contain the figures")
     options = parser.parse_args()
     for name in options.models:
         if name not in MODELS:
@@ -358,7 +373,9 @@ def main():
         lines.append(f"| `{name}`, {batch} {unit} | {sum(k.launches for k in step.kernels)} | {operations / 1e12:.1f} | "
                      f"{bytes_ / 1e9:.0f} | {times} | {bounds} |")
         if options.kernels:
-            tables += ["", f"{name}, batch {batch}:", "", *kernels_table(step)]
+            tables += ["", f"## `{name}`, {batch} {unit}", "", *kernels_table(step)]
+    if options.check:
+        return check_pages(options.check, lines[2:], tables)
     print("\n".join(lines + tables))
 
 
