@@ -14,7 +14,7 @@ using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 // A fake cuda_tests: prints like GoogleTest, and runs the tests of the filter in the file of flags.
 constexpr const char* kProgram = R"py(#!/usr/bin/env python3
-import os, sys, time
+import os, signal, sys, time
 if sys.argv[1] == "--gtest_list_tests":
     print("A.\n  Passes\n  Crashes\nB.\n  Fails\n  Hangs\nC.\n  Passes")
     sys.exit()
@@ -23,7 +23,8 @@ for name in wanted:
     print("[ RUN      ]", name, flush=True)
     if name == "A.Crashes":
         os.abort()
-    if name == "B.Hangs":
+    if name == "B.Hangs":  # and fails when it is stopped
+        signal.signal(signal.SIGTERM, lambda *_: (print("[  FAILED  ] B.Hangs (1 ms)", flush=True), sys.exit(1)))
         time.sleep(60)
     print("[  FAILED  ]" if name == "B.Fails" else "[       OK ]", name, "(1 ms)", flush=True)
 )py";
