@@ -207,8 +207,8 @@ function(godwit_tests folder library)
 endfunction()
 
 # cuda_races_1 and cuda_races_2: each runs half of some tests of cuda_tests under the emulator's race detectors
-# (tests/emulated_cuda/README.md). One runs the work of streams as late as possible, the other runs some work earlier. In
-# emulated builds, tests of collectives run with NCCL only.
+# (tests/emulated_cuda/README.md). One runs the work of streams as late as possible; the other runs some work earlier, on
+# three multiprocessors. In emulated builds, tests of collectives run with NCCL only.
 set(GODWIT_RACE_TESTS
     On/Collectives.*/nccl DeviceRanks.* Streams/CudaNcclGroup.Training* CudaTensor.* CudaGraphs.* CudaScheduler.* CudaTrainer.* CudaOptimizer.* CudaOptimizers.*
     CudaMethods.Clipping* CudaMethods.ShardedTraining* CudaParameterShards.HaveTheNorms* CudaParameterShards.Reads*
@@ -221,9 +221,10 @@ function(godwit_race_tests)
   foreach(run 1 2)
     math(EXPR seed "${run} + 2")
     math(EXPR index "${run} - 1")
+    math(EXPR multiprocessors "2 * ${run} - 1")
     add_test(NAME cuda_races_${run} COMMAND cuda_tests --gtest_filter=${filter})
     set_tests_properties(cuda_races_${run} PROPERTIES TIMEOUT 1200 ENVIRONMENT
-      "GODWIT_EMULATED_STREAMS=${seed};GODWIT_EMULATED_ORDER=${seed};GODWIT_POISON=1;GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${index}")
+      "GODWIT_EMULATED_STREAMS=${seed};GODWIT_EMULATED_ORDER=${seed};GODWIT_EMULATED_MULTIPROCESSORS=${multiprocessors};GODWIT_POISON=1;GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
 
