@@ -52,12 +52,13 @@ template <class T>
 void lamb_update(Cpu device, const LambStep<T>& step, const Bucket& bucket, const ParameterRanges& parameters) {
   const T *x = step.x, *r = step.g;
   for (size_t i = 0; i < parameters.ranges.size(); ++i) {
-    const auto [begin, end] = parameters.ranges[i];
-    update_each(device, "lamb", begin, end, step.update_of(parameters.decays[i]), step.g, step.m, step.v, x);
-    const auto squares = [&](const Tensor& values) { return sum_of_squares(values.range(begin, end - begin)); };
+    const Segment range = parameters.ranges[i];
+    update_each(device, "lamb", range.begin, range.end, step.update_of(parameters.decays[i]), step.g, step.m, step.v,
+                x);
+    const auto squares = [&](const Tensor& values) { return sum_of_squares(values.range(range.begin, range.numel())); };
     T rate = 0;
     step.coefficient(step.mean[i], rate, squares(bucket.param), squares(bucket.grad));
-    update_each(device, "lamb", begin, end, SubtractScaled<T>{rate}, step.x, r);
+    update_each(device, "lamb", range.begin, range.end, SubtractScaled<T>{rate}, step.x, r);
   }
 }
 
