@@ -23,7 +23,8 @@ void unwatch(void* data);
 // is the item's position.
 void begin_item(const Item& item, unsigned stream, const Clock& clock);
 void end_item();
-// A thread of a kernel, and the numbers of barriers that it has passed. block_barriers includes those of the grid.
+// A thread of a kernel, and the numbers of barriers that it has passed. A barrier of the grid also counts as one of the
+// block.
 struct KernelThread {
   unsigned block, thread, grid_barriers, block_barriers, warp_barriers;
 };
