@@ -18,22 +18,36 @@ nlohmann::json continued_config(const CommonConfig& config) {
   return text.empty() ? nlohmann::json() : parse_json(text);
 }
 
-// Changes accumulation or batch for `samples` samples per step. Returns a notice.
-std::string keep_samples(CommonConfig& config, int64_t samples, int64_t before, int64_t now) {
-  if (samples == now * config.batch * config.accumulation) return "";
-  check(samples % now == 0, "the run in ", config.run_dir, " has ", samples, " samples per step, which ", now,
-        " workers cannot divide equally; continue with a number of workers that divides ", samples);
-  const int64_t of_worker = samples / now;  // per step
-  if (of_worker % config.batch == 0 && !config.samples_are_streams()) {
-    config.accumulation = static_cast<int>(of_worker / config.batch);
-  } else if (of_worker % config.accumulation == 0) {
-    config.batch = of_worker / config.accumulation;
+// Samples of a step, in total: workers * batch * accumulation.
+struct Samples {
+  int64_t workers, batch, accumulation;
+};
+
+// Changes accumulation or batch so that `now` workers keep the saved number of samples per step, and of streams.
+// Returns a notice.
+std::string keep_samples(CommonConfig& config, const Samples& saved, int64_t now) {
+  const int64_t streams = saved.workers * saved.batch, samples = streams * saved.accumulation;
+  const bool keeps_streams = config.samples_are_streams();
+  if (samples == now * config.batch * config.accumulation && (!keeps_streams || streams == now * config.batch))
+    return "";
+  const auto check_divides = [&](int64_t total, const char* unit) {
+    check(total % now == 0, "the run in ", config.run_dir, " has ", total, unit, ", which ", now,
+          " workers cannot divide equally; continue with a number of workers that divides ", total);
+  };
+  if (keeps_streams) {
+    check_divides(streams, " streams of text");
+    config.batch = streams / now, config.accumulation = static_cast<int>(saved.accumulation);
   } else {
-    config.batch = of_worker, config.accumulation = 1;
+    check_divides(samples, " samples per step");
+    const int64_t of_worker = samples / now;
+    if (of_worker % config.batch == 0) config.accumulation = static_cast<int>(of_worker / config.batch);
+    else if (of_worker % config.accumulation == 0) config.batch = of_worker / config.accumulation;
+    else config.batch = of_worker, config.accumulation = 1;
   }
   const std::string workers = detail::concat(now, now == 1 ? " worker" : " workers");
-  return detail::concat(workers, before == now ? "" : detail::concat(" instead of ", before), ": batch ", config.batch,
-                        " and accumulation ", config.accumulation, " keep ", samples, " samples per step");
+  return detail::concat(workers, saved.workers == now ? "" : detail::concat(" instead of ", saved.workers), ": batch ",
+                        config.batch, " and accumulation ", config.accumulation, " keep ", samples,
+                        " samples per step");
 }
 
 // Options by JSON pointer: {"/model/n_head": 4}.
@@ -95,17 +109,19 @@ std::string keep_samples_per_step(CommonConfig& config, int64_t now) {
   const nlohmann::json saved = continued_config(config);
   if (saved.is_null()) return "";
   const std::string path = saved_config_path(config);
+  constexpr int64_t kMost = 1 << 20;  // so that products of three numbers do not overflow
   const auto number = [&](const char* name) -> int64_t {
     check(saved.is_object() && saved.contains(name) && saved.at(name).is_number_integer() && saved.at(name) >= 1 &&
-              saved.at(name) <= (1 << 20),
+              saved.at(name) <= kMost,
           path, ": has no positive whole number \"", name, "\"");
     return saved.at(name).get<int64_t>();
   };
   const int64_t before = number("nodes") * number("workers_per_node"), batch = number("batch");
+  check(before <= kMost, path, ": has ", before, " workers; expected at most ", kMost);
   std::string notice;
   // With --resume auto, a launcher repeats the command of the first start, also if config.json has been adapted before.
   if (before != now || config.resume == "auto")
-    notice = keep_samples(config, before * batch * number("accumulation"), before, now);
+    notice = keep_samples(config, {before, batch, number("accumulation")}, now);
   check(!config.samples_are_streams() || before != now || config.batch == batch, "--batch is ", config.batch, " (was ",
         batch, "): the run in ", config.run_dir, " continues the streams of text of its workers; resume with --batch ",
         batch, ", or start a new run");

@@ -196,9 +196,8 @@ void Trainer::show_closing(const std::string& exchanged, const std::set<std::str
     progress.line(detail::concat("replica checks: ", replica_checks_,
                                  " passed; parameters and shared optimizer state of ", comm_.topology.world(),
                                  comm_.topology.world() == 1 ? " worker" : " workers", " were bit-identical"));
-  if (replica_->skipped() > 0 && config_.non_finite == "skip")
-    progress.line(detail::concat(replica_->skipped(), " of ", step_, " steps were skipped: a gradient was not finite",
-                                 spikes_ > 0 ? ", or loss or gradient norm jumped" : ""));
+  if (const int64_t skipped = replica_->skipped() - spikes_; skipped > 0)
+    progress.line(detail::concat(skipped, " of ", step_, " steps were skipped: a gradient was not finite"));
   if (spikes_ > 0)
     progress.line(detail::concat(spikes_, " of ", step_, " steps were skipped: loss or gradient norm jumped"));
   if (!exchanged.empty()) progress.line(exchanged);

@@ -111,7 +111,9 @@ void describe_launch(const MpiSession& session, const Topology& topology,
     note("warning: " + spanning +
          "; traffic within this node counts as intra-node (mpirun --map-by slot numbers the ranks host by host)");
   if (session.bound())
-    note("warning: the launcher binds the ranks of this host to some of its cores; mpirun --bind-to none allows all");
+    note(
+        "warning: the ranks of this host may use only some of its cores; if mpirun binds them, --bind-to none allows "
+        "all");
 }
 
 // Polls for notices until done(). Returns false if `limit` passes first without a busy notice of another rank.

@@ -30,7 +30,7 @@ class MpiSession {
   int world() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }  // host name of each rank
   int threads_per_rank() const { return threads_per_rank_; }        // cores per rank of this host
-  bool bound() const { return bound_; }  // whether the launcher bound this host's ranks to some cores
+  bool bound() const { return bound_; }  // whether this host's ranks may use only some of its cores
 
   int rank_on_host() const { return rank_on_host_; }          // index among the ranks of this host
   PeerProcesses& peers_on_host() { return *peers_on_host_; }  // not thread-safe

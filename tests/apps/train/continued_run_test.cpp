@@ -149,5 +149,44 @@ TEST_F(ContinuedRun, AnotherNumberOfWorkersKeepsTheSamplesPerStep) {
   }
 }
 
+// 12 streams, and 24 samples per step.
+TEST_F(ContinuedRun, AnotherNumberOfWorkersKeepsTheStreamsOfText) {
+  std::filesystem::create_directories(folder_ / "checkpoints/step-2");
+  std::ofstream(folder_ / "checkpoints/step-2/manifest.json") << "{}";
+  const auto lm_config = [&](int accumulation) {
+    const ConfigPtr config = config_of(lm_program(), "lstm_small");
+    config->batch = 3, config->accumulation = accumulation;
+    return config;
+  };
+  const ConfigPtr saved = lm_config(2);
+  saved->nodes = 4, saved->workers_per_node = 1;
+  save(json::parse(to_json(*saved)));
+  for (const int given : {1, 2, 4})
+    for (const auto& [workers, batch] : {std::pair{3, 4}, {6, 2}, {12, 1}}) {
+      const ConfigPtr config = lm_config(given);
+      EXPECT_EQ(keep_samples_per_step(*config, workers),
+                detail::concat(workers, " workers instead of 4: batch ", batch,
+                               " and accumulation 2 keep 24 samples per step"));
+      EXPECT_EQ(config->batch, batch) << workers;
+      EXPECT_EQ(config->accumulation, 2) << workers;
+    }
+  EXPECT_EQ(error_of([&] { keep_samples_per_step(*lm_config(2), 8); }),
+            "the run in " + folder_.str() +
+                " has 12 streams of text, which 8 workers cannot divide equally; "
+                "continue with a number of workers that divides 12");
+}
+
+TEST_F(ContinuedRun, TheNumberOfSavedWorkersIsLimited) {
+  std::filesystem::create_directories(folder_ / "checkpoints/step-2");
+  std::ofstream(folder_ / "checkpoints/step-2/manifest.json") << "{}";
+  json saved = json::parse(to_json(*config_of(image_program(), "resnet20")));
+  saved["nodes"] = saved["workers_per_node"] = 1 << 20;
+  save(saved);
+  EXPECT_NE(error_of([&] {
+              keep_samples_per_step(*config_of(image_program(), "resnet20"), 8);
+            }).find("config.json: has 1099511627776 workers; expected at most 1048576"),
+            std::string::npos);
+}
+
 }  // namespace continued_run_test
 }  // namespace godwit::apps

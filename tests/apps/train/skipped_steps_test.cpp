@@ -115,6 +115,7 @@ TEST(SkippedSteps, AJumpOfTheLossSkipsTheStepOrRollsBack) {
       EXPECT_EQ(step, 23);
       EXPECT_EQ(text.find("step 22 skipped: the loss is ") != std::string::npos, on);
       EXPECT_EQ(text.find("1 of 23 steps were skipped: loss or gradient norm jumped") != std::string::npos, on);
+      EXPECT_EQ(text.find("not finite"), std::string::npos);
       EXPECT_EQ(text.find("1 of 24 steps were skipped: loss or gradient norm jumped") != std::string::npos,
                 guard == "skip" && !birder);
       EXPECT_EQ(text.find("parameters and optimizer state are restored from ") != std::string::npos,
