@@ -251,12 +251,12 @@ void time_optimizer(const std::string& name, double bytes, int64_t values, Commu
   report(name, values, bytes, next);
 }
 
-// Bytes per value of each method. birder: 28.125 for the worker, 8.25 for the server and 8.125 for the update.
+// Bytes per value of each method on one rank. birder: 28.125 for the worker and 8.125 for the update.
 void time_all(int64_t values, Communicator& comm) {
   time_birder(values);
   time_scaled_signs(values);
   for (const auto& [name, bytes] : std::vector<std::pair<const char*, double>>{
-           {"sgd", 12}, {"sgdm", 20}, {"adam", 28}, {"adamw", 28}, {"softsignsgd", 28}, {"birder", 44.5}})
+           {"sgd", 12}, {"sgdm", 20}, {"adam", 28}, {"adamw", 28}, {"softsignsgd", 28}, {"birder", 36.25}})
     time_optimizer(name, bytes, values, comm);
 }
 
