@@ -47,7 +47,8 @@ class Birder : public Optimizer {
     Mask mask = Mask::none;          // automatic: freeze parameters until they have a nonzero gradient
     std::string frozen = {};         // comma-separated names of parameters to freeze
     // Not in the paper: r = q√n/√((n−1)q² + 1) with q = m/(b+ε), for n senders. b contains the noise of one sender's
-    // gradients. If this noise is Gaussian and independent between senders, r is the ratio of the mean gradient.
+    // gradients. If b is the root mean square of these gradients, and their noise is independent between senders, r is
+    // the ratio of the mean gradient. b is the mean magnitude, so r is an approximation.
     bool compensate_nodes = false;
     void describe(OptionList& list);
     void check() const;
