@@ -9,6 +9,7 @@
 #include "comm/buckets/finite.h"
 #include "comm/buckets/sharding.h"
 #include "comm/compress/loco_pieces.h"
+#include "comm/exchange/half_mean.h"
 #include "comm/exchange/shared_options.h"
 #include "engine/data_ptr.h"
 #include "engine/excerpt.h"
@@ -134,6 +135,7 @@ class Loco : public Exchange {
   void add_part(const Bucket& bucket, const Communicator& comm) {
     check(bucket.param.dtype() == DType::f32, name_, ": gradients are ", bucket.param.dtype(),
           ", expected float32; use exchange dense");
+    if (bucket.shards.empty()) check_divides(bucket, comm.world->size(), name_.c_str());
     BucketState state{.bucket_begin = bucket.begin};
     const std::vector<Segment> shards = bucket.shards.empty() ? even_shards(bucket, comm.world->size()) : bucket.shards;
     if (fixed_scale_ == 0) {

@@ -9,6 +9,7 @@
 #include "comm/compress/wire/block_math.h"
 #include "comm/compress/wire/gather_scatter.h"
 #include "comm/exchange/shared_options.h"
+#include "comm/host_tensor.h"
 #include "engine/data_ptr.h"
 #include "engine/parallel.h"
 #include "engine/philox.h"
@@ -49,9 +50,12 @@ class PowerSgd : public Exchange {
     return all;
   }
 
-  std::string summary(Group&) const override {
-    for (const BucketState& state : states_)
-      if (!state.matrices.empty()) return {};
+  std::string summary(Group& world) const override {
+    double matrices = 0;  // with sharding hybrid, each rank has some of the parameters
+    for (const BucketState& state : states_) matrices += static_cast<double>(state.matrices.size());
+    const Tensor all = cpu_tensor<double>({matrices});
+    world.all_reduce(all, Reduce::sum, "summary");
+    if (all.item(0) > 0) return {};
     return detail::concat("powersgd: warning: no parameter is smaller as two factors of rank ", rank_,
                           ", so all gradients were sent in float32; lower exchange.rank, or use exchange dense");
   }
@@ -114,7 +118,8 @@ class PowerSgd : public Exchange {
     for (const Slot& slot : bucket.slots) {
       const Shape shape = slot.var.shape();
       const int64_t rows = shape.rank() >= 2 ? shape[0] : 1, cols = rows > 0 ? slot.numel / rows : 0;
-      if (rank * (rows + cols) >= slot.numel) {
+      const int64_t sides = rows + cols;
+      if (sides == 0 || rank >= (slot.numel + sides - 1) / sides) {  // rank · sides may overflow
         state.plain.push_back({slot.offset, slot.numel, state.first});
         state.first += slot.numel;
       } else {

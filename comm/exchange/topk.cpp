@@ -94,7 +94,11 @@ class TopK : public Compressor {
  public:
   explicit TopK(double density) : density_(density) {}
 
-  int64_t payload_words(int64_t n) const override { return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n)); }
+  int64_t payload_words(int64_t n) const override {
+    check(n <= UINT32_MAX, "topk: a block has ", n,
+          " values, expected at most 2³²−1; use a smaller exchange.block_size");
+    return chosen(n) + (narrow(n) ? (chosen(n) + 1) / 2 : chosen(n));
+  }
 
   void encode(const float* x, int64_t n, const BlockRng& rng, uint32_t* payload) const override {
     encode_finite(x, n, rng, payload);

@@ -308,6 +308,15 @@ TEST(BlockExchange, Pitfall13CompressorsWithErrorFeedbackAreContractive) {
     }
 }
 
+TEST(BlockExchange, IndicesOfTopKHave32Bits) {
+  const auto compressor = topk_compressor(0.01);
+  EXPECT_EQ(compressor->payload_words(int64_t{UINT32_MAX}), 2 * ((int64_t{UINT32_MAX} + 99) / 100));
+  EXPECT_NE(error_of([&] {
+              compressor->payload_words(int64_t{UINT32_MAX} + 1);
+            }).find("topk: a block has 4294967296 values, expected at most"),
+            std::string::npos);
+}
+
 void expect_topk(const Values& x, double density) {
   const auto compressor = topk_compressor(density);
   const auto n = static_cast<int64_t>(x.size());

@@ -230,6 +230,14 @@ TEST(Loco, DoesNotDependOnBucketSizeOrThreads) {
   }
 }
 
+TEST(Loco, RefusesBucketsThatTheRanksCannotDivide) {
+  run_local({3, 1}, [](Communicator& comm) {
+    const Buckets buckets({{"w", Var(Tensor::zeros({32}), true)}}, {});
+    EXPECT_NE(error_of([&] { make_exchange("loco", buckets, comm, 1); }).find("not a multiple of 3 ranks"),
+              std::string::npos);
+  });
+}
+
 TEST(Loco, Pitfall25FewerValuesThanRanks) {
   for (const int64_t bits : {1, 4, 8})
     for (const Sharding sharding : {Sharding::none, Sharding::zero2}) {

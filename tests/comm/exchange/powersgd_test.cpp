@@ -257,7 +257,17 @@ TEST(PowerSgd, ReportsThatNothingWasCompressed) {
     return text;
   };
   EXPECT_EQ(summary(4), "");
+  EXPECT_NE(summary(int64_t{1} << 62), "") << "17 times this rank is more than an int64";
   EXPECT_NE(summary(5).find("no parameter is smaller as two factors of rank 5"), std::string::npos);
+}
+
+// Rank 1 has the only matrix.
+TEST(PowerSgd, ReportsForAllRanks) {
+  run_local({2, 1}, [](Communicator& comm) {
+    const Shape shape = comm.rank == 1 ? Shape{30, 40} : Shape{8};
+    Buckets buckets({{"w", Var(Tensor::zeros(shape), true)}}, {.alignment = 64});
+    EXPECT_EQ(make_exchange(PowerSgdOptions{}, buckets, comm, 1)->summary(*comm.world), "");
+  });
 }
 
 TEST(PowerSgd, RefusesInvalidInputs) {
