@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "engine/check.h"
 #include "engine/process_limits.h"
@@ -85,7 +86,8 @@ NoGrad::~NoGrad() { mutable_context().grad_enabled = previous_; }
 int hardware_threads() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0)  // more than 1,024 processors
+    return within_cpu_limit(std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
   return within_cpu_limit(std::max(1, CPU_COUNT(&set)));
 }
 

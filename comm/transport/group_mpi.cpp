@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -70,7 +71,12 @@ class MpiRunControl : public RunControl {
   void abort(const std::string& reason) override { world_->control.fail(reason); }
 
   std::shared_ptr<void> busy() override {
-    return std::make_shared<Heartbeat>(world_, std::min<Clock::duration>(world_->timeout / 4, kLongestBeat));
+    try {
+      return std::make_shared<Heartbeat>(world_, std::min<Clock::duration>(world_->timeout / 4, kLongestBeat));
+    } catch (const std::system_error&) {  // the system allows no further thread; the other ranks get one notice
+      world_->control.busy();
+      return nullptr;
+    }
   }
 
   Clock::time_point last_busy() override { return world_->control.last_busy(); }

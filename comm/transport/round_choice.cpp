@@ -27,7 +27,7 @@ std::optional<std::array<double, 2>> RoundChoice::finished(int64_t bytes, double
   Size& size = sizes_[static_cast<size_t>(index(bytes))];
   if (size.one_round) return std::nullopt;
   size.seconds[static_cast<size_t>(size.calls % 2)].push_back(seconds);
-  if (++size.calls < 2 * kTrials) return std::nullopt;
+  if (++size.calls != 2 * kTrials) return std::nullopt;
   std::array<double, 2> medians{};
   for (size_t i = 0; i < 2; ++i) {
     std::vector<double>& of = size.seconds[i];

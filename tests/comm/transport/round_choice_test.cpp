@@ -30,6 +30,7 @@ TEST(RoundChoice, KeepsTheFasterForEachSize) {
   for (const auto& [bytes, one, two] : {std::tuple{16 << 10, 0.5, 0.75}, {64 << 10, 2.0, 1.0}}) {
     const std::array<double, 2> medians = tried(choice, bytes, one, two);
     EXPECT_EQ(medians, (std::array{one, two}));
+    EXPECT_FALSE(choice.finished(bytes, 1)) << "the exchange of the medians may have the same size";
     choice.decide(bytes, medians);
     EXPECT_EQ(choice.one_round(bytes), one < two);
     EXPECT_EQ(choice.one_round(bytes - 4), one < two) << "of the same size";
