@@ -15,6 +15,7 @@ constexpr const char* kHead = "lm_head.weight";
 // The field of config.json that determines an extent of a tensor, in HuggingFace's layout.
 const char* gpt2_field(std::string_view name, int dimension) {
   const auto contains = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (contains("c_attn") && dimension == (name.ends_with("weight") ? 1 : 0)) return "3 · n_embd =";
   if (contains("wte") && dimension == 0) return "vocab_size";
   if (contains("wpe") && dimension == 0) return "n_positions";
   const bool is_weight = name.ends_with("weight");

@@ -34,7 +34,7 @@ std::string plain_name(std::string name) {
 
 bool of_body(const std::string& name) { return name.starts_with("embeddings.") || name.starts_with("encoder."); }
 
-// The field of config.json that determines an extent of a tensor.
+// The field of config.json that determines an extent of a tensor. Empty if none does.
 const char* bert_field(std::string_view name, int dimension) {
   struct Row {
     const char *part, *first, *second;
@@ -47,7 +47,9 @@ const char* bert_field(std::string_view name, int dimension) {
                          {"attention.output", kHidden, kHidden},
                          {"output.dense", kHidden, "intermediate_size"},
                          {kPredictionBias, "vocab_size", kHidden},
-                         {"classifier", "id2label", kHidden}})
+                         {"classifier", "id2label", kHidden},
+                         {"qa_outputs", "", kHidden},
+                         {"seq_relationship", "", kHidden}})
     if (contains(name, row.part)) return dimension == 0 ? row.first : row.second;
   return kHidden;
 }

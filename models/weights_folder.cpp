@@ -35,10 +35,10 @@ std::string difference(const std::string& name, const Tensor& loaded, const Shap
   if (is == expected) return "";
   std::string text = detail::concat(name, " is ", is, ", the model expects ", expected);
   if (is.rank() != expected.rank()) return text;
-  for (int i = 0; i < is.rank(); ++i)
-    if (is[i] != expected[i])
-      return detail::concat(text, " by ", field_of(name, i), " ", expected[i], " of config.json");
-  return text;
+  int i = 0;
+  while (is[i] == expected[i]) ++i;
+  const std::string field = field_of(name, i);
+  return field.empty() ? text : detail::concat(text, " by ", field, " ", expected[i], " of config.json");
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {

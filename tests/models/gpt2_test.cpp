@@ -165,14 +165,17 @@ TEST_F(Gpt2Weights, NamesTensorsThatDoNotFit) {
   file_["transformer.wte.weight"] = Tensor::zeros({12, 8});
   file_["transformer.h.0.mlp.c_fc.weight"] = Tensor::zeros({8, 16});
   file_["transformer.h.0.attn.c_attn.weight"] = Tensor::zeros({8, 24}, DType::i32);
+  file_["transformer.h.0.attn.c_attn.bias"] = Tensor::zeros({48});
   file_.erase("transformer.ln_f.bias");
   file_["transformer.h.1.ln_1.weight"] = Tensor::zeros({8});
-  EXPECT_THAT(error(),
-              AllOf(HasSubstr("does not fit a GPT-2 of 1 layers (n_layer)"),
-                    HasSubstr("wte.weight is [12, 8], the model expects [11, 8] by vocab_size 11 of config.json"),
-                    HasSubstr("c_fc.weight is [8, 16], the model expects [8, 12] by n_inner 12"),
-                    HasSubstr("c_attn.weight is int32"), HasSubstr("1 missing (transformer.ln_f.bias)"),
-                    HasSubstr("1 unexpected (transformer.h.1.ln_1.weight)")));
+  EXPECT_THAT(
+      error(),
+      AllOf(HasSubstr("does not fit a GPT-2 of 1 layers (n_layer)"),
+            HasSubstr("wte.weight is [12, 8], the model expects [11, 8] by vocab_size 11 of config.json"),
+            HasSubstr("c_fc.weight is [8, 16], the model expects [8, 12] by n_inner 12"),
+            HasSubstr("c_attn.weight is int32"),
+            HasSubstr("c_attn.bias is [48], the model expects [24] by 3 · n_embd = 24 of config.json"),
+            HasSubstr("1 missing (transformer.ln_f.bias)"), HasSubstr("1 unexpected (transformer.h.1.ln_1.weight)")));
 }
 
 TEST_F(Gpt2Weights, NamesTensorsOfAnotherModelAsInTheFile) {

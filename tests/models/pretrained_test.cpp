@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/safetensors.h"
+#include "models/weights_folder.h"
 #include "tests/models/golden.h"
 #include "tests/support.h"
 
@@ -170,6 +171,13 @@ TEST_F(Pretrained, NamesTheFieldThatDoesNotFit) {
                     HasSubstr("layer.0.output.dense.weight is [8, 16], the model expects [8, 12] by intermediate_size"),
                     HasSubstr("attention.output.dense.weight is [8, 9], the model expects [8, 8] by hidden_size 8"),
                     HasSubstr("4 of another shape or type")));
+}
+
+TEST(WeightsFolder, NamesAFieldOnlyIfOneDeterminesTheExtent) {
+  const auto fixed = [](std::string_view, int dimension) { return dimension == 0 ? "" : "hidden_size"; };
+  EXPECT_EQ(difference("head", Tensor::zeros({3, 8}), {2, 8}, fixed), "head is [3, 8], the model expects [2, 8]");
+  EXPECT_EQ(difference("head", Tensor::zeros({2, 9}), {2, 8}, fixed),
+            "head is [2, 9], the model expects [2, 8] by hidden_size 8 of config.json");
 }
 
 TEST_F(Pretrained, AnIncompleteBodyIsAnError) {
