@@ -140,7 +140,7 @@ class PendingCheckpoint::Writer {
   void write_files() {
     std::string list;
     const auto written = [&](const Digest& digest) {
-      list += detail::concat(digest.name, " ", digest.bytes, " ", digest.xxh3_128, "\n");
+      list += detail::concat(digest.bytes, " ", digest.xxh3_128, " ", digest.name, "\n");  // names may have spaces
     };
     for (File& file : files_) {
       for (size_t i = 0; i < file.layouts.size(); ++i)
@@ -195,7 +195,7 @@ class PendingCheckpoint::Writer {
       const std::string path = written_file(partial(), rank);
       std::ifstream in(path);
       Digest file;
-      while (in >> file.name >> file.bytes >> file.xxh3_128) {
+      while (in >> file.bytes >> file.xxh3_128 && in.get() && std::getline(in, file.name)) {
         manifest["files"][file.name] = {{"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}};
         bytes_ += file.bytes;
       }

@@ -216,6 +216,10 @@ std::string redistribute(const std::vector<StateTensor>& parts, const std::vecto
   std::map<std::string, std::set<std::string>> of_all;
   for (const std::vector<std::string>& of_rank : gather_texts(world, said, "checkpoint/redistributed"))
     for (size_t i = 0; i + 1 < of_rank.size(); i += 2) of_all[of_rank[i]].insert(of_rank[i + 1]);
+  for (const std::string& name : of_all["c"])
+    if (name.starts_with("extra/"))
+      throw CheckpointFailed(detail::concat("the saved run has no values of ", name,
+                                            " for some parameters; resume with the options of the saved run"));
   std::string line;
   const auto add = [&](const char* kind, const std::string& treatment) {
     std::string names;

@@ -299,9 +299,10 @@ void Trainer::skipped(Progress& progress) {
     if (config_.spike.guard == "rollback") roll_back(progress);
     return;
   }
-  if (!leader() || replica_->skipped() > kShown) return;
+  const int64_t not_finite = replica_->skipped() - spikes_;
+  if (!leader() || not_finite > kShown) return;
   progress.line(detail::concat("step ", step_, " skipped: ", replica_->skip_reason(),
-                               replica_->skipped() == kShown ? "; further skipped steps are only counted" : ""));
+                               not_finite == kShown ? "; further skipped steps are only counted" : ""));
 }
 
 std::string Trainer::spike(double gradient_norm) {

@@ -269,7 +269,7 @@ void Trainer::announce_checkpoint(Progress& progress) {
 }
 
 // Restores parameters, state and averages from the checkpoint. Step count, schedule and data advance, so no batch is
-// repeated.
+// repeated. The state of the task, such as that of an LSTM, belongs to the data and stays.
 void Trainer::roll_back(Progress& progress) {
   finish_checks();
   finish_checkpoint(progress);
@@ -280,6 +280,7 @@ void Trainer::roll_back(Progress& progress) {
     return;
   }
   CheckpointExtras state = extras();
+  state.own.clear();
   const int64_t skipped = replica_->skipped();
   load_checkpoint(folder, *replica_, comm_, state);
   replica_->set_skipped(skipped);
@@ -294,11 +295,11 @@ void Trainer::remove_partial_checkpoints() const {
   std::vector<std::filesystem::path> partial;
   for (std::filesystem::directory_iterator at(run_dir_ + "/checkpoints", error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error))
-    if (const std::filesystem::path& path = at->path();
-        checkpoint_step(path.stem().string()) &&
-        (path.extension() == ".partial" ||
-         (path.extension().empty() && !std::filesystem::exists(path / "manifest.json", error))))
-      partial.push_back(path);
+    if (const std::filesystem::path& path = at->path(); checkpoint_step(path.stem().string())) {
+      std::error_code unreadable;  // a network file system may fail for a while
+      const bool complete = std::filesystem::exists(path / "manifest.json", unreadable) || unreadable;
+      if (path.extension() == ".partial" || (path.extension().empty() && !complete)) partial.push_back(path);
+    }
   for (const std::filesystem::path& path : partial) std::filesystem::remove_all(path, error);
 }
 

@@ -41,6 +41,19 @@ TEST(CheckpointMisuse, DescriptionsHaveOtherNamesThanTheCheckpoint) {
   train_by(plan);
 }
 
+TEST(CheckpointMisuse, NamesOfDescriptionsMayHaveSpaces) {
+  const TempFolder folder;
+  MethodPlan plan{.optimizer = "adamw", .gradients = {1}};
+  plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+    CheckpointExtras extras;
+    extras.describe = [](const std::string& where) { write(where + "/a label  map.json", {'{', '}'}); };
+    save_checkpoint(folder / "step", replica, comm, extras);
+    EXPECT_TRUE(std::filesystem::exists(folder / "step/a label  map.json"));
+    EXPECT_EQ(load_checkpoint(folder / "step", replica, comm, extras), "");
+  };
+  train_by(plan);
+}
+
 // Such as the config.json of a model, and a manifest with fewer workers, whose state would then be lost.
 TEST(CheckpointMisuse, DamagedDescriptionsAndManifestsAreRefused) {
   const TempFolder folder;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -21,29 +22,33 @@ namespace skipped_steps_test {
 using testing::HasSubstr;
 using namespace small_image_run;
 
-// A task whose loss is 1000 times as large in one micro-batch of rank 1.
+// A task whose loss is multiplied by the given factors in some micro-batches of rank 1.
 class SpikingTask : public ImageTask {
  public:
-  SpikingTask(const ImageConfig& config, const ImageData& data, Communicator& comm, int64_t where)
-      : ImageTask(config, data, comm), rank_(comm.rank), where_(where) {}
+  SpikingTask(const ImageConfig& config, const ImageData& data, Communicator& comm, std::map<int64_t, double> factors)
+      : ImageTask(config, data, comm), rank_(comm.rank), factors_(std::move(factors)) {}
 
   std::vector<std::vector<std::vector<float>>> before;  // each micro-batch: values_of() the model
   std::vector<std::vector<float>> evaluated;            // values_of() the model in the last evaluation
+  Tensor forwards = Tensor::zeros({1});                 // number of calls of forward(): state that follows the data
 
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override {
     evaluated = values_of(model());
     return ImageTask::evaluate(read, check_stop);
   }
+  std::vector<nn::NamedTensor> state() override { return {{"forwards", forwards}}; }
   Forward forward(int64_t micro_batch) override {
     before.push_back(values_of(model()));
+    ++*forwards.data<float>();
     Forward result = ImageTask::forward(micro_batch);
-    if (micro_batch == where_ && rank_ == 1) result.loss = ops::scale(result.loss, 1000);
+    if (const auto found = factors_.find(micro_batch); found != factors_.end() && rank_ == 1)
+      result.loss = ops::scale(result.loss, found->second);
     return result;
   }
 
  private:
   int rank_;
-  int64_t where_;
+  std::map<int64_t, double> factors_;
 };
 
 // The evaluated averages must have decay 0.5 and follow the values task.before[i] for each i in `taken`: the values
@@ -84,8 +89,9 @@ TEST(SkippedSteps, AJumpOfTheLossSkipsTheStepOrRollsBack) {
         config.log_every = 1;
         config.ema.decay = 0.5;
         if (birder) config.optimizer = "birder";
-        SpikingTask task(config, data, comm, 21);
+        SpikingTask task(config, data, comm, {{21, 1000}});
         Trainer(image_program(), config, task, comm).run(progress);
+        EXPECT_EQ(task.forwards.item(0), 23) << guard;
         EXPECT_NE(task.before[20], task.before[21]) << guard;
         EXPECT_EQ(task.before[22] == task.before[20], guard == "rollback") << guard << ", rank " << comm.rank;
         EXPECT_EQ(task.before[22] == task.before[21], guard == "skip") << guard << ", rank " << comm.rank;
@@ -122,6 +128,51 @@ TEST(SkippedSteps, AJumpOfTheLossSkipsTheStepOrRollsBack) {
                 guard == "rollback");
       EXPECT_EQ(text.find("checkpoints/step-20\n") != std::string::npos, guard == "rollback");
     }
+}
+
+// The limit of the printed steps counts only steps with a gradient that is not finite.
+TEST(SkippedSteps, JumpsDoNotHideStepsThatAreNotFinite) {
+  const ImageData data = make_data();
+  const std::string text = printed({2, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+    config.batch = 2;
+    config.max_steps = 28;
+    config.epochs = 100;
+    config.spike.guard = config.non_finite = "skip";
+    run(config, SpikingTask(config, data, comm, {{21, 1e3}, {22, 1e3}, {23, 1e3}, {24, 1e3}, {25, 1e3}, {26, NAN}}),
+        comm, progress);
+  });
+  EXPECT_THAT(text, HasSubstr("step 27 skipped: the gradient of '"));
+  EXPECT_THAT(text, HasSubstr("\n1 of 28 steps were skipped: a gradient was not finite\n"
+                              "5 of 28 steps were skipped: loss or gradient norm jumped\n"));
+}
+
+// A task that has a folder like a checkpoint in the run directory, whose manifest cannot be examined.
+class UnreadableCheckpointTask : public ImageTask {
+ public:
+  UnreadableCheckpointTask(const ImageConfig& config, const ImageData& data, Communicator& comm)
+      : ImageTask(config, data, comm), folder_(config.run_dir + "/checkpoints/step-1") {}
+  Forward forward(int64_t micro_batch) override {
+    if (micro_batch == 1) {
+      std::filesystem::create_directories(folder_);
+      std::filesystem::create_symlink("manifest.json", folder_ / "manifest.json");  // a loop
+    }
+    return ImageTask::forward(micro_batch);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST(Checkpoints, AFolderWhoseManifestCannotBeExaminedStays) {
+  const ImageData data = make_data();
+  const std::string text = printed({1, 1}, [&](ImageConfig& config, Communicator& comm, Progress& progress) {
+    config.max_steps = 4;
+    config.checkpoint.every = "2";
+    run(config, UnreadableCheckpointTask(config, data, comm), comm, progress);
+    EXPECT_TRUE(std::filesystem::is_symlink(config.run_dir + "/checkpoints/step-1/manifest.json"));
+    EXPECT_TRUE(std::filesystem::exists(config.run_dir + "/checkpoints/step-4/manifest.json"));
+  });
+  EXPECT_THAT(text, HasSubstr("notice: old checkpoints are not removed: "));
 }
 
 // A task with a NaN gradient in the second batch of rank 1.
