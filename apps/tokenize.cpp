@@ -98,7 +98,7 @@ Arguments parse(const std::vector<std::string>& args) {
 
 // Calls f for each document of all files, in order.
 void each_text(const std::vector<std::string>& files, const std::function<void(std::string_view)>& f) {
-  for (const std::string& file : files) data::each_document(file, f);
+  for (const std::string& file : files) data::each_document(file, [&](std::string_view text, size_t) { f(text); });
 }
 
 std::unique_ptr<data::Tokenizer> train(const std::vector<std::string>& files, int64_t size) {
@@ -109,7 +109,7 @@ std::unique_ptr<data::Tokenizer> train(const std::vector<std::string>& files, in
       if (file == files.size()) return false;
       documents.clear();
       next = 0;
-      data::each_document(files[file++], [&](std::string_view document) { documents.emplace_back(document); });
+      data::each_document(files[file++], [&](std::string_view document, size_t) { documents.emplace_back(document); });
     }
     text = std::move(documents[next++]);
     return true;
@@ -192,10 +192,10 @@ size_t split_at(std::string_view text, double validation) {
 size_t add_file(const std::string& file, double validation, Part& train, Part& valid, data::InvalidUtf8* invalid) {
   std::vector<std::string> documents;
   size_t bytes = 0;
-  data::each_document(file, [&](std::string_view text) {
+  data::each_document(file, [&](std::string_view text, size_t begin) {
     documents.emplace_back(text);
     bytes += text.size();
-    if (invalid) invalid->add(file, text);
+    if (invalid) invalid->add(file, text, begin);
   });
   if (documents.size() == 1) {
     const std::string_view text = documents[0];

@@ -27,6 +27,7 @@ class Input {
     namespace fs = std::filesystem;
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
+    check(!error || status.type() == fs::file_type::not_found, path, ": cannot be read: ", error.message());
     check(fs::exists(status), path, ": no such file");
     check(!fs::is_directory(status), path, ": is a folder, expected ", expected);
     check(fs::is_regular_file(status), path, ": is not a regular file");

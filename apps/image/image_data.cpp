@@ -116,6 +116,7 @@ ImageData load_image_folder(const ImageConfig& config, const std::string& root, 
   index.max_pixels = options.max_pixels;
   index.most_decode_bytes = options.decode_mib << 20;
   index.threads = hardware_threads() + 2;  // more than the cores, because some threads wait for the disk
+  index.test = config.validation == 0;
   index.progress = reporter(progress, "indexing the files of " + root);
   data::ImageFolder folder = data::index_image_folder(root, index);
   check(!options.strict || folder.skipped.empty(), "data folder ", root, ": cannot use ", skipped_text(folder),

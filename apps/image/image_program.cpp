@@ -71,16 +71,19 @@ void ImageConfig::describe(OptionList& list) {
     option.only_if(applies, model.name + " does not read " + option.name + ", only " + family + " does");
   };
   const std::vector<std::string> resnets = resnet_names(), vits = vit_names();
-  std::vector<std::string> with_dropout = vits;
-  for (const std::string& name : vgg_names())
+  std::vector<std::string> with_dropout = vits, without_batch_norm = vits;
+  for (const std::string& name : vgg_names()) {
     if (!vgg_config(name).cifar) with_dropout.push_back(name);
+    if (!vgg_config(name).batch_norm) without_batch_norm.push_back(name);
+  }
   only_for(list.add("model.small_stem", model.small_stem, "resnet18 to 101: 3x3 stem for small images"), resnets,
            "a ResNet");
   only_for(list.add("model.zero_init_residual", model.zero_init_residual,
                     "initialize gamma of each block's last batch norm to 0"),
            resnets, "a ResNet");
   list.add("model.sync_bn", model.sync_bn, "batch norm over the batches of all workers")
-      .ignored_if(std::ranges::find(vits, model.name) != vits.end(), "a ViT has no batch norm; leave it out");
+      .ignored_if(std::ranges::find(without_batch_norm, model.name) != without_batch_norm.end(),
+                  model.name + " has no batch norm; leave it out");
   only_for(list.add("model.patch_size", model.patch_size, "ViT: side of a patch in pixels; 0: 4, 8 or 16 by image size",
                     {0, 1024}),
            vits, "a ViT");

@@ -47,7 +47,9 @@ void cut_samples(const std::string& path, int64_t step) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   size_t kept = 0;
   for (size_t end; (end = text.find(kSampleEnd, kept)) != std::string::npos; kept = end + kSampleEnd.size())
-    if (std::strtoll(text.c_str() + kept + kStep.size(), nullptr, 10) >= step) break;
+    if (text.compare(kept, kStep.size(), kStep) == 0 &&  // otherwise the separator is part of a sample
+        std::strtoll(text.c_str() + kept + kStep.size(), nullptr, 10) >= step)
+      break;
   if (kept < text.size()) std::filesystem::resize_file(path, kept);
 }
 

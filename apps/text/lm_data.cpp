@@ -5,6 +5,7 @@
 
 #include "apps/config/saved_config.h"
 #include "apps/text/default_text.h"
+#include "data/text/bible.h"
 #include "data/text/corpus.h"
 #include "engine/check.h"
 
@@ -33,25 +34,31 @@ std::string file_of(const std::string& folder, const std::string& given, const s
   return "";
 }
 
+// The sentences of some documents, one per line.
+data::WordText lines_of(const data::Corpus& corpus, const std::string& name, data::WordSplit split) {
+  data::WordText text{.text = {}, .name = name, .split = split, .lines = corpus.lines()};
+  for (int64_t i = 0; i < corpus.sentences(); ++i) text.text.append(corpus.sentence(i)).push_back('\n');
+  return text;
+}
+
+// The packaged Bible is a compressed file.
+data::WordText read_text(const std::string& path, data::WordSplit split, data::InvalidUtf8* invalid) {
+  if (!data::is_bible_file(path)) return data::read_word_text(path, split, invalid);
+  return lines_of(data::read_corpus(path, data::Sentences::lines), path, split);
+}
+
 Texts texts_of_folder(const LmDataConfig& options, data::WordSplit split) {
   data::InvalidUtf8 invalid;
   const auto read = [&](const std::string& given, const std::string& part) {
     const std::string path = file_of(options.path, given, part);
     check(!path.empty(), "data folder ", options.path, ": has no ", part, ".txt, ptb.", part, ".txt or wiki.", part,
           ".tokens");
-    return data::read_word_text(path, split, &invalid);
+    return read_text(path, split, &invalid);
   };
   Texts texts{.train = read("", "train"), .valid = read(options.valid, "valid"), .test = {}};
   if (!file_of(options.path, options.test, "test").empty()) texts.test = read(options.test, "test");
   texts.invalid = invalid;
   return texts;
-}
-
-// The sentences of some documents, one per line.
-data::WordText lines_of(const data::Corpus& corpus, const std::string& name, data::WordSplit split) {
-  data::WordText text{.text = {}, .name = name, .split = split, .lines = corpus.lines()};
-  for (int64_t i = 0; i < corpus.sentences(); ++i) text.text.append(corpus.sentence(i)).push_back('\n');
-  return text;
 }
 
 // Holds out one document in `hold_out` for validation, then one in `hold_out` of the others for the test.
@@ -82,12 +89,9 @@ Texts load_texts(const LmDataConfig& options) {
         " requires data.valid, because without it the test text is held out of ", path);
   if (options.valid.empty()) return held_out(path, options, split);
   data::InvalidUtf8 invalid;
-  Texts texts{.train = options.path.empty()
-                           ? lines_of(data::read_corpus(path, data::Sentences::lines, &invalid), path, split)
-                           : data::read_word_text(path, split, &invalid),
-              .valid = data::read_word_text(options.valid, split, &invalid),
-              .test = {}};
-  if (!options.test.empty()) texts.test = data::read_word_text(options.test, split, &invalid);
+  Texts texts{
+      .train = read_text(path, split, &invalid), .valid = read_text(options.valid, split, &invalid), .test = {}};
+  if (!options.test.empty()) texts.test = read_text(options.test, split, &invalid);
   texts.invalid = invalid;
   return texts;
 }

@@ -37,7 +37,8 @@ ConfigPtr lm_defaults(const Lookup& lookup) {
     config->model = lstm_config(name);
   }
   if (!lookup("data.path").empty()) config->data.words = "spaces";
-  config->data.vocab = lookup("data.vocab");  // determines the applicable options
+  config->data.vocab = lookup("data.vocab");  // these determine the applicable options
+  config->init_weights = lookup("init_weights");
   return config;
 }
 
@@ -110,7 +111,9 @@ void LmConfig::describe(OptionList& list) {
            "largest number of words in a built vocabulary, which keeps the most frequent words; if only the validation "
            "or test text has words outside the vocabulary, one word fewer than in the training text",
            {3, 1e8})
-      .ignored_if(!data.vocab.empty(), "data.vocab names a vocabulary, so data.vocab_size is not read");
+      .ignored_if(!data.vocab.empty() || !init_weights.empty(),
+                  "the run uses the vocabulary of " +
+                      std::string(data.vocab.empty() ? "the initial weights" : "--vocab") + "; leave it out");
   list.add("words", data.words, "split lines into words: at spaces, or at spaces and punctuation, in lower case")
       .with_choices({"spaces", "basic"});
   list.add("length", data.length, "tokens per stream in a batch (steps of back-propagation through time)", {1, 1 << 16})

@@ -201,7 +201,7 @@ std::string classes_note(const data::TsvDataset& text, const std::string& origin
   const auto listed = [](const std::vector<std::string>& names) {
     constexpr size_t kShown = 10;
     std::string all;
-    for (size_t i = 0; i < names.size() && i < kShown; ++i) all += (i ? ", " : "") + names[i];
+    for (size_t i = 0; i < names.size() && i < kShown; ++i) all += (i ? ", " : "") + excerpt(names[i]);
     return all + (names.size() > kShown ? ", …" : "");
   };
   const std::unordered_set<int32_t> present(text.labels.begin(), text.labels.end());

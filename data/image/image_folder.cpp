@@ -113,10 +113,11 @@ void check_no_test_folder(const std::string& root) {
             other, ", but no train; move the class folders for training to ", root, "/train");
 }
 
-void find_splits(ImageFolder& folder) {
+void find_splits(ImageFolder& folder, bool test) {
   // Without a folder train, the class folders are at the root.
   if (!is_folder(folder.root + "/train")) return check_no_test_folder(folder.root);
   folder.train_name = folder.test_name = "train";
+  if (!test) return;
   bool found = false;
   for (const char* name : kTestNames) {
     if (!is_folder(folder.root + "/" + name)) continue;
@@ -174,7 +175,7 @@ void check_every_class_has_images(const ImageFolder& folder) {
 ImageFolder index_image_folder(const std::string& root, const IndexOptions& options) {
   ImageFolder folder;
   folder.root = root;
-  find_splits(folder);
+  find_splits(folder, options.test);
   folder.classes = class_names(root, folder.train_name);
   std::vector<ImageFile> files = list_files(root, folder.train_name, folder.classes);
   const size_t of_train = files.size();

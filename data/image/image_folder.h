@@ -26,6 +26,7 @@ struct IndexOptions {
   int64_t max_pixels = 64'000'000;  // skip images that are larger or have a side above 16,384
   int64_t most_decode_bytes = kDecodeBytes;  // bytes; skip images whose coefficients need more memory
   int threads = 1;                           // threads that read headers
+  bool test = true;                          // false: list only the training images, and use them for both splits
   ProgressFunction progress = {};
 };
 

@@ -32,8 +32,10 @@ bool holds_class_folders(const std::string& folder) {
   constexpr int kDepth = 3;
   std::error_code ignored;  // a folder that cannot be read, such as lost+found
   for (const std::string& name : class_names(folder, ""))
-    for (fs::recursive_directory_iterator at(folder + "/" + name, ignored), end; !ignored && at != end;
-         at.increment(ignored)) {
+    for (fs::recursive_directory_iterator
+             at(folder + "/" + name, fs::directory_options::follow_directory_symlink, ignored),
+         end;
+         !ignored && at != end; at.increment(ignored)) {
       if (at.depth() == kDepth) at.disable_recursion_pending();
       if (ends_as_jpeg(at->path().filename().string())) return true;
     }

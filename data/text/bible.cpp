@@ -4,6 +4,8 @@
 #include "data/text/bible.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "engine/check.h"
@@ -116,6 +118,14 @@ std::string_view chapter_of(std::string_view line) {
 
 bool is_bible(const std::vector<uint8_t>& bytes) {
   return bytes.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), bytes.begin());
+}
+
+bool is_bible_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  char bytes[kMagic.size()] = {};
+  return std::ifstream(path, std::ios::binary).read(bytes, sizeof(bytes)) &&
+         std::string_view(bytes, sizeof(bytes)) == kMagic;
 }
 
 std::string bible_text(const std::vector<uint8_t>& bytes, const std::string& path) {

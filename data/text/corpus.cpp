@@ -101,7 +101,7 @@ Corpus read_corpus(const std::string& path, Sentences rule, InvalidUtf8* invalid
   std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostCorpusBytes);
   if (is_bible(bytes)) return Corpus(bible_text(bytes, path), Sentences::lines, path);
   std::string text(utf8_text(bytes, path));
-  if (invalid) invalid->add(path, text);
+  if (invalid) invalid->add(path, text, bytes.size() - text.size());
   return Corpus(std::move(text), rule, path);
 }
 

@@ -85,7 +85,9 @@ TextParts text_parts(const std::vector<std::string>& files, const std::string& p
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    check(fs::exists(path, error), path, ": no such file");
+    const bool found = fs::exists(path, error);
+    check(!error, path, ": cannot be read: ", error.message());
+    check(found, path, ": no such file");
     return {path};
   }
   std::vector<std::string> files;
@@ -141,16 +143,16 @@ void check_plain_text(const std::string& file) {
           ": JSON is not read here, expected plain text; write the texts to a file *.txt");
 }
 
-void each_document(const std::string& file, const std::function<void(std::string_view)>& f) {
+void each_document(const std::string& file, const std::function<void(std::string_view, size_t)>& f) {
   check(!has_ending(file, ".json") && !has_ending(file, ".json.gz"), file,
         ": JSON is not read, expected text or JSONL; rename a file with one JSON object per line to *.jsonl");
   const std::vector<uint8_t> bytes = read_unpacked(file, "a text file");
-  if (is_bible(bytes)) return f(bible_text(bytes, file));
+  if (is_bible(bytes)) return f(bible_text(bytes, file), 0);
   const std::string_view all = utf8_text(bytes, file);
   if (!has_ending(file, ".jsonl") && !has_ending(file, ".jsonl.gz")) {
     const size_t zero = all.find('\0');
     check(zero == all.npos, file, ": is not a text in UTF-8: byte ", zero + bytes.size() - all.size(), " is 0");
-    if (!all.empty()) f(all);
+    if (!all.empty()) f(all, bytes.size() - all.size());
     return;
   }
   int64_t number = 0;
@@ -161,7 +163,7 @@ void each_document(const std::string& file, const std::function<void(std::string
     ++number;
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const std::string text = text_of(line, file + ": line " + std::to_string(number) + ":");
-    if (!text.empty()) f(text);
+    if (!text.empty()) f(text, 0);
   }
 }
 

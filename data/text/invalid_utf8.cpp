@@ -4,10 +4,10 @@
 
 namespace godwit::data {
 
-void InvalidUtf8::add(const std::string& file, std::string_view text) {
+void InvalidUtf8::add(const std::string& file, std::string_view text, size_t begin) {
   for (size_t at = 0; at < text.size();) {
     const CodePoint code = decode_utf8(text, at);
-    if (!code.valid && ++count == 1) first = file + " at byte " + std::to_string(at);
+    if (!code.valid && ++count == 1) first = file + " at byte " + std::to_string(begin + at);
     at += code.bytes;
   }
 }

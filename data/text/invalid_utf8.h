@@ -14,7 +14,8 @@ struct InvalidUtf8 {
   int64_t count = 0;       // number of sequences
   std::string first = "";  // place of the first sequence: "FILE at byte N", N from 0
 
-  void add(const std::string& file, std::string_view text);  // counts the sequences in `text`, the content of `file`
+  // Counts the sequences in `text`, the content of `file` from byte `begin` on.
+  void add(const std::string& file, std::string_view text, size_t begin = 0);
   // The notice, or "" if there are no invalid sequences. `effect`: how the sequences are treated, and the remedy.
   std::string notice(const std::string& effect) const;
 };

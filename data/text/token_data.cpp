@@ -93,7 +93,7 @@ uint64_t fingerprint_beside(const std::string& file) {
 // Shards of one tokenizer.
 struct Shards {
   const Tokenizer* tokenizer;  // may be null
-  bool given;                  // whether data.tokenizer names the tokenizer
+  std::map<std::string, uint64_t> by_folder = {};  // fingerprints of the tokenizers next to shards; 0: unknown
   uint64_t fingerprint = 0;    // of the shards; 0: unknown
   int64_t vocabulary = 0;      // in the shards' headers; 0: unknown
 
@@ -102,16 +102,16 @@ struct Shards {
     if (shard.fingerprint != 0) {
       check(tokenizer == nullptr || tokenizer->fingerprint() == shard.fingerprint, file,
             ": was made with a tokenizer of ", shard.vocabulary,
-            " tokens; the given tokenizer is another one: ", tokenizer ? tokenizer->name() : "",
+            " tokens; the tokenizer of this run is another one: ", tokenizer ? tokenizer->name() : "",
             "; use the tokenizer of the shards");
       check(fingerprint == 0 || fingerprint == shard.fingerprint, file,
             ": was made with another tokenizer than the shards before this one");
       fingerprint = shard.fingerprint;
-    } else if (given) {
+    } else if (tokenizer) {
       const auto [found, added] = by_folder.try_emplace(folder_of(file));
       if (added) found->second = fingerprint_beside(file);
       check(found->second == 0 || found->second == tokenizer->fingerprint(), file,
-            ": the folder has another tokenizer than the given one: ", tokenizer->name(),
+            ": the folder has another tokenizer than the one of this run: ", tokenizer->name(),
             "; use the tokenizer that made the shards");
     }
     check(tokenizer == nullptr || shard.vocabulary == 0 || shard.vocabulary == tokenizer->size(), file,
@@ -123,8 +123,6 @@ struct Shards {
     vocabulary = std::max(vocabulary, shard.vocabulary);
     to->append(shard.tokens);
   }
-
-  std::map<std::string, uint64_t> by_folder = {};  // fingerprints of the tokenizers next to the shards
 };
 
 // `valid` may be empty.
@@ -145,7 +143,9 @@ TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> 
   }
   remove_validation(valid, train);
   check(!train.empty(), options.path, ": all files are for validation, expected some for training");
-  Shards shards{.tokenizer = data.tokenizer.get(), .given = !options.tokenizer.empty()};
+  Shards shards{.tokenizer = data.tokenizer.get()};
+  if (shards.tokenizer && options.tokenizer.empty())
+    shards.by_folder[folder_of(options.path)] = shards.tokenizer->fingerprint();
   for (const std::string& file : train) shards.append(file, &data.train);
   for (const std::string& file : valid) shards.append(file, &data.valid);
   if (shards.vocabulary > 0)
@@ -156,6 +156,7 @@ TokenData load_shards(const TokenDataOptions& options, std::vector<std::string> 
 struct FileText {
   std::string file;
   std::vector<std::string> documents;
+  size_t begin = 0;  // offset of a single document in the file
 };
 
 // The documents of all files.
@@ -163,7 +164,10 @@ std::vector<FileText> read_documents(const std::string& path, const std::vector<
   std::vector<FileText> texts;
   for (const std::string& file : files) {
     FileText text{.file = file, .documents = {}};
-    each_document(file, [&](std::string_view document) { text.documents.emplace_back(document); });
+    each_document(file, [&](std::string_view document, size_t begin) {
+      text.documents.emplace_back(document);
+      text.begin = begin;
+    });
     if (!text.documents.empty()) texts.push_back(std::move(text));
   }
   check(!texts.empty(), path, ": holds no text");
@@ -222,7 +226,7 @@ void count_invalid(const std::vector<FileText>& train, const std::vector<FileTex
                    TokenData* data) {
   for (const auto* texts : {&train, &valid})
     for (const FileText& text : *texts)
-      for (const std::string& document : text.documents) data->invalid.add(text.file, document);
+      for (const std::string& document : text.documents) data->invalid.add(text.file, document, text.begin);
   if (data->invalid.count == 0) return;
   data->added_bytes = valid.empty() ? count_added_bytes(train, training_part(data->train.size(), valid_fraction) + 1)
                                     : count_added_bytes(valid, 1);

@@ -123,7 +123,7 @@ struct Rows {
 Rows read_rows(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_unpacked(path, "a tab-separated file");
   std::string_view text = utf8_text(bytes, path);
-  if (invalid) invalid->add(path, text);
+  if (invalid) invalid->add(path, text, bytes.size() - text.size());
   text = text.substr(0, text.find_last_not_of(" \r\n") + 1);
   Table table(path, text);
   const size_t sentence = table.column("sentence"), label = table.column("label");

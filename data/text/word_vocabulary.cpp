@@ -66,7 +66,7 @@ WordText read_word_text(const std::string& path, WordSplit split, InvalidUtf8* i
   check_plain_text(path);
   const std::vector<uint8_t> bytes = read_unpacked(path, "a text file", kMostTextBytes);
   const std::string_view text = utf8_text(bytes, path);
-  if (invalid) invalid->add(path, text);
+  if (invalid) invalid->add(path, text, bytes.size() - text.size());
   return {.text = std::string(text), .name = path, .split = split};
 }
 
@@ -104,7 +104,7 @@ WordVocabulary build_word_vocabulary(const WordText& text, int64_t limit) {
 WordVocabulary read_word_vocabulary(const std::string& path, InvalidUtf8* invalid) {
   const std::vector<uint8_t> bytes = read_file(path, "a vocabulary (one word per line)", kMostTextBytes);
   const std::string_view text = utf8_text(bytes, path);
-  if (invalid) invalid->add(path, text);
+  if (invalid) invalid->add(path, text, bytes.size() - text.size());
   std::vector<std::string> words;
   each_line(text, [&](std::string_view line) { words.emplace_back(line); });
   return with_place(path, [&] { return WordVocabulary(std::move(words)); });

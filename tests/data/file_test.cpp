@@ -40,6 +40,14 @@ TEST(File, StopsInflatingAtTheLimit) {
   EXPECT_THAT(error_of([&] { read_unpacked(folder / "x", "a file"); }), HasSubstr("truncated"));
 }
 
+TEST(File, ErrorsStateTheirCause) {
+  TempFolder folder;
+  EXPECT_EQ(error_of([&] { read_file(folder / "x", "a file"); }), folder / "x" + ": no such file");
+  std::filesystem::create_symlink("x", folder / "x");
+  EXPECT_EQ(error_of([&] { read_file(folder / "x", "a file"); }),
+            folder / "x" + ": cannot be read: Too many levels of symbolic links");
+}
+
 TEST(File, ReadsLongGzipFilesOfManyMembers) {
   TempFolder folder;
   Bytes all, packed;

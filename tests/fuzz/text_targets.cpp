@@ -199,7 +199,7 @@ void characters(Input input) {
 
 void jsonl(Input input) {
   each_document(file_of(input, "input.jsonl"),
-                [](std::string_view text) { require(!text.empty(), "no text is empty"); });
+                [](std::string_view text, size_t) { require(!text.empty(), "no text is empty"); });
 }
 
 void shard(Input input) {

@@ -56,6 +56,16 @@ TEST_F(TrainLm, TextThatIsNotUtf8IsANotice) {
   noticed(kFolder, "text/valid.txt at byte 0; words keep them");
 }
 
+TEST_F(TrainLm, TheBibleMayBeEveryPartOfTheText) {
+  const std::string bible = "/usr/lib/bible.data";
+  if (!fs::exists(bible)) GTEST_SKIP() << "the package bible-kjv-text is not installed";
+  const std::string out = done("--data " + bible + " --set data.words=basic --set data.valid=" + bible +
+                               " --set data.vocab_size=100 --max-steps 1")
+                              .out;
+  EXPECT_THAT(out, Not(HasSubstr("UTF-8")));
+  EXPECT_THAT(read_file(run_dir() / "vocab.txt"), HasSubstr("\nlord\n"));
+}
+
 // Each line, also an empty one, ends with <eos>.
 TEST_F(TrainLm, TrainingAndValidationReadBlankLinesAlike) {
   write_file(folder_ / "one.txt", "\n" + story(30) + "\n\n" + story(30));
@@ -231,7 +241,10 @@ TEST_F(TrainLm, RefusesInvalidInput) {
                  {"lines.txt (validation): line 9: 'paris' is not in the vocabulary, which has no <unk>"});
   write_file(folder_ / "vocab.txt", "anna\n<unk>\n");
   expect_refused(kFolder + "--vocab vocab.txt", {"vocab.txt", "<eos>"});
-  expect_refused(kFolder + "--vocab vocab.txt --set data.vocab_size=10", {"data.vocab_size is not read"});
+  for (const auto& [flags, origin] :
+       {std::pair{"--vocab vocab.txt", "--vocab"}, {"--init-weights run/weights.safetensors", "the initial weights"}})
+    expect_refused(kFolder + flags + " --set data.vocab_size=10",
+                   {std::string("--set data.vocab_size: the run uses the vocabulary of ") + origin + "; leave it out"});
   expect_refused(kFolder + "--model lstm_smal", {"lstm_small"});
   expect_refused(kFolder + "--set model.hidden_dropout=1", {"model.hidden_dropout"});
 }

@@ -8,7 +8,7 @@ namespace godwit {
 namespace train_resnet_data_test {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
+using ::testing::AllOf, ::testing::HasSubstr;
 
 TEST_F(TrainResnet, PrintsTheNumbersOfClassesAndImages) {
   std::string labels = read_file(folder_ / "data/train-labels-idx1-ubyte");
@@ -86,6 +86,10 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   fs::create_directory(photos / "train" / "emu");
   expect_refused(flags, {"photos", "only in train: emu"});
   fs::remove(photos / "train" / "emu");
+  fs::remove_all(run_dir());
+  EXPECT_THAT(
+      done("--data photos --batch 2 --set data.crop=16 --max-steps 1 --set validation=4").out,
+      AllOf(HasSubstr("training: 6 in train; evaluation: 2 in one in 4 training images"), HasSubstr("5 of 13 files")));
   fs::remove_all(photos / "validation" / "dog");
   fs::create_directory(photos / "validation" / "dog");
   EXPECT_THAT(done(flags + " --max-steps 1").out,

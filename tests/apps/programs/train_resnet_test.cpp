@@ -462,7 +462,9 @@ TEST_F(TrainResnet, RefusesInvalidInput) {
 
 // Methods that cannot be combined with the model, the topology, the run or each other.
 TEST_F(TrainResnet, RefusesInvalidCombinations) {
-  expect_refused("--model vit_tiny --set model.sync_bn=true", {"model.sync_bn: a ViT has no batch norm; leave it out"});
+  expect_refused("--model vit_tiny --set model.sync_bn=true",
+                 {"model.sync_bn: vit_tiny has no batch norm; leave it out"});
+  expect_refused("--model vgg16 --set model.sync_bn=true", {"model.sync_bn: vgg16 has no batch norm; leave it out"});
   for (const char* flags : {"--strict", "--set data.max_pixels=9", "--set data.decode_mib=9"})
     expect_refused(flags,
                    {"data folder data: data.max_pixels, data.decode_mib and --strict apply to folders of JPEGs"});

@@ -85,10 +85,30 @@ TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
   const TempFolder pngs;
   write(pngs / "cat/1.png", {1});
   EXPECT_THAT(error_of([&] { layout_of(pngs.str()); }), HasSubstr("; cat/1.png is no JPEG (*.jpg, *.jpeg)"));
+  const TempFolder linked;
+  for (const std::string name : {"cat", "dog"}) {
+    fs::create_directories(linked / name);
+    fs::create_directory_symlink(flat / name, linked / name + "/all");
+  }
+  EXPECT_EQ(layout_of(linked.str()), Layout::image_folder);
+  EXPECT_THAT(paths(index(linked).train), ElementsAre("cat/all/a.jpg", "dog/all/b.jpg"));
   const ImageFolder single = index(flat);
   EXPECT_EQ(single.train_name, single.test_name);
   EXPECT_THAT(paths(single.train), ElementsAre("cat/a.jpg", "dog/b.jpg"));
   EXPECT_THAT(paths(single.test), ElementsAre("cat/a.jpg", "dog/b.jpg"));
+}
+
+// ILSVRC's archive has the images of val without class folders.
+TEST(ImageFolder, DoesNotReadTheTestImagesIfTheyAreNotNeeded) {
+  const TempFolder folder;
+  write_small(folder);
+  fs::remove_all(folder / "val");
+  write(folder / "val/1.jpg", {});
+  EXPECT_THAT(index_error(folder), HasSubstr("have different classes"));
+  const ImageFolder found = index_image_folder(folder.str(), {.test = false});
+  EXPECT_EQ(found.test_name, "train");
+  EXPECT_EQ(paths(found.test), paths(found.train));
+  EXPECT_TRUE(found.skipped.empty());
 }
 
 TEST(ImageFolder, SkipsUnusableFilesWithTheReason) {

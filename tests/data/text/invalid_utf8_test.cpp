@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "data/text/corpus.h"
+#include "data/text/token_data.h"
 #include "data/text/tsv_dataset.h"
 #include "data/text/word_vocabulary.h"
 #include "tests/support.h"
@@ -32,6 +33,10 @@ TEST(InvalidUtf8, EveryReaderOfTextCounts) {
   };
   const auto place = [&](int at) { return "1 " + (folder / "x") + " at byte " + std::to_string(at); };
   EXPECT_EQ(counted("na\xefve", [](const auto& x, auto* n) { read_corpus(x, Sentences::lines, n); }), place(2));
+  const std::string mark = "\xef\xbb\xbf";
+  EXPECT_EQ(counted(mark + "na\xefve", [](const auto& x, auto* n) { read_corpus(x, Sentences::lines, n); }), place(5));
+  EXPECT_EQ(counted(mark + "na\xefve", [](const auto& x, auto* n) { *n = load_token_data({.path = x}).invalid; }),
+            place(5));
   EXPECT_EQ(counted("a na\xefve", [](const auto& x, auto* n) { read_word_text(x, WordSplit::spaces, n); }), place(4));
   EXPECT_EQ(counted("<eos>\n\xef", [](const auto& x, auto* n) { read_word_vocabulary(x, n); }), place(6));
   const std::string rows = "sentence\tlabel\n\xef\t0\nb\t1\n";

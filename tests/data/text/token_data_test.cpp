@@ -32,7 +32,7 @@ std::vector<int32_t> ids_of(const TokenStream& stream) {
 std::vector<std::string> documents_of(const std::string& path) {
   std::vector<std::string> texts;
   for (const std::string& file : files_below(path, text_endings()))
-    each_document(file, [&](std::string_view text) { texts.emplace_back(text); });
+    each_document(file, [&](std::string_view text, size_t) { texts.emplace_back(text); });
   return texts;
 }
 
@@ -312,7 +312,7 @@ TEST(TokenData, ShardsKeepTheirTokenizer) {
   EXPECT_THAT(ids_of(data.valid), ElementsAre(5, 6));
   EXPECT_THAT(
       error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kGolden + "qwen2.json"}); }),
-      HasSubstr("train_000000.bin: was made with a tokenizer of 500 tokens; the given tokenizer is another one: "
+      HasSubstr("train_000000.bin: was made with a tokenizer of 500 tokens; the tokenizer of this run is another one: "
                 "byte-level BPE, 450 tokens; use the tokenizer of the shards"));
   EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "s", .tokenizer = kCharacters}); }),
               HasSubstr("data.tokenizer: \"characters\" is for text; shards need the tokenizer"));
@@ -329,7 +329,12 @@ TEST(TokenData, ShardsKeepTheirTokenizer) {
               HasSubstr("val.bin: token 2 is 499"));
   tokenizer->save(folder / "p");
   EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "p", .tokenizer = kGolden + "qwen2.json"}); }),
-              HasSubstr("train.bin: the folder has another tokenizer than the given one"));
+              HasSubstr("train.bin: the folder has another tokenizer than the one of this run"));
+  add("q/val.bin", {1, 2, 3}, ShardFormat::plain);
+  EXPECT_NO_THROW(load_token_data({.path = folder / "p", .valid = folder / "q"}));
+  std::filesystem::copy_file(kGolden + "qwen2.json", folder / "q/tokenizer.json");
+  EXPECT_THAT(error_of([&] { load_token_data({.path = folder / "p", .valid = folder / "q"}); }),
+              HasSubstr("q/val.bin: the folder has another tokenizer than the one of this run: "));
   EXPECT_NO_THROW(load_token_data({.path = folder / "p", .tokenizer = kGolden + "vocab.json"}));
 }
 
