@@ -71,11 +71,17 @@ FileLayer without_replaced_methods(const Program& program, const Assignments& fi
     if (before.empty()) before = default_name(program, group);
     if (name.empty() || name == before) continue;
     kept.leave_out_group(group, group + " " + name);
+    // clip.norm is 0 with signs.
     const auto are_signs = [](const std::string& one) { return find_method<ExchangeMethod>(one).mean_is_signs; };
-    if (group == "exchange" && are_signs(name) != are_signs(before))  // clip.norm is 0 with signs
-      kept.leave_out([](const Assignment& a) { return a.option == "clip.norm"; }, "exchange " + name);
-    if (group == "optimizer" && find_method<OptimizerMethod>(name).communicates_itself)
-      kept.leave_out_group("exchange", "optimizer " + name + ", which communicates itself");
+    const auto is_clip = [](const Assignment& a) { return a.option == "clip.norm"; };
+    if (group == "exchange" && are_signs(name) != are_signs(before)) kept.leave_out(is_clip, "exchange " + name);
+    if (group == "optimizer" && find_method<OptimizerMethod>(name).communicates_itself) {
+      const std::string source = "optimizer " + name + ", which communicates itself";
+      if (const std::string exchange = chosen(program, kept.assignments, "exchange.name");
+          !exchange.empty() && are_signs(exchange))
+        kept.leave_out(is_clip, source);
+      kept.leave_out_group("exchange", source);
+    }
   }
   return kept;
 }

@@ -20,7 +20,7 @@ struct StepMetrics {
   TimeSplit times = {};                  // times of a step, mean over the workers
   std::optional<double> accuracy = {};   // fraction of correct answers
   std::optional<double> grad_norm = {};  // global norm before clipping
-  std::optional<int64_t> skipped = {};   // number of steps skipped so far because of a non-finite gradient
+  std::optional<int64_t> skipped = {};   // number of steps skipped so far
 };
 
 struct EvalMetrics {

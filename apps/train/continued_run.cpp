@@ -28,8 +28,7 @@ struct Samples {
 std::string keep_samples(CommonConfig& config, const Samples& saved, int64_t now) {
   const int64_t streams = saved.workers * saved.batch, samples = streams * saved.accumulation;
   const bool keeps_streams = config.samples_are_streams();
-  if (samples == now * config.batch * config.accumulation && (!keeps_streams || streams == now * config.batch))
-    return "";
+  if (samples == now * config.batch * config.accumulation && (!keeps_streams || saved.workers == now)) return "";
   const auto check_divides = [&](int64_t total, const char* unit) {
     check(total % now == 0, "the run in ", config.run_dir, " has ", total, unit, ", which ", now,
           " workers cannot divide equally; continue with a number of workers that divides ", total);
@@ -50,9 +49,17 @@ std::string keep_samples(CommonConfig& config, const Samples& saved, int64_t now
                         " samples per step");
 }
 
-// Options by JSON pointer: {"/model/n_head": 4}.
+// Options of a configuration by JSON pointer: {"/model/n_head": 4}. Unlike flatten(), keeps lists whole.
+nlohmann::json flattened(const nlohmann::json& config, const std::string& prefix = "") {
+  nlohmann::json options = nlohmann::json::object();
+  for (const auto& [name, value] : config.items())
+    if (const std::string pointer = prefix + "/" + name; value.is_object()) options.update(flattened(value, pointer));
+    else options[pointer] = value;
+  return options;
+}
+
 nlohmann::json options_of(const CommonConfig& config) {
-  return parse_json(to_json(config, /*with_run_dir=*/false)).flatten();
+  return flattened(parse_json(to_json(config, /*with_run_dir=*/false)));
 }
 
 // Whether an option determines the function of the network. Other options of the model act on training only.
@@ -89,7 +96,7 @@ std::string change(const std::string& pointer, const nlohmann::json& before, con
 void check_same_network(const CommonConfig& config) {
   const std::string text = config_in_run_dir(config);
   if (text.empty()) return;
-  nlohmann::json before = parse_json(text).flatten(), now = options_of(config);
+  nlohmann::json before = flattened(parse_json(text)), now = options_of(config);
   resolve_name(before, config), resolve_name(now, config);
   std::string changes;
   const auto add = [&](const std::string& one) { changes += (changes.empty() ? "" : ", ") + one; };
@@ -144,7 +151,7 @@ void keep_picked_options(CommonConfig& config) {
 std::string notice_of_changes(const CommonConfig& config) {
   const nlohmann::json saved = continued_config(config);
   if (!saved.is_object()) return "";
-  const nlohmann::json before = saved.flatten(), now = options_of(config);
+  const nlohmann::json before = flattened(saved), now = options_of(config);
   std::string changes, effects;
   for (const auto& [pointer, value] : now.items()) {
     if (pointer == "/run_dir" || pointer == "/resume") continue;

@@ -122,7 +122,7 @@ void Trainer::write(const std::function<void()>& f) {
   const auto busy = comm_.world->control()->busy();
   try {
     f();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (write_error_.empty()) write_error_ = error.what();
   }
 }
@@ -164,7 +164,7 @@ void Trainer::save(const Evaluation& last, Progress& progress) {
         },
         /*rounded=*/false);
     ema_->swap();
-  } else if (leader() && !resumed_.empty()) {  // averages of the run before the resume
+  } else if (leader() && metrics_size_) {  // averages of the run that --resume named
     std::error_code ignored;
     for (const char* old : {"/ema", "/ema.safetensors"}) std::filesystem::remove_all(run_dir_ + old, ignored);
   }

@@ -186,7 +186,8 @@ class Metrics:
             del column[cut:]
         for curve in [*self.training.values(), *self.evaluations.values()]:
             curve.cut(cut)
-        self.last_training = self.step[-1] if self.step else 0
+        lines = [curve.line[-1] for curve in self.training.values() if curve.line]
+        self.last_training = self.step[max(lines)] if lines else 0
 
     def points(self, curve):
         """The curve for the page: positions and values, None for a value that is not finite."""

@@ -58,6 +58,7 @@ TEST(PickSharding, SignsAreNotClipped) {
   const std::string saved = write_file(R"({"exchange": {"name": "signsgd"}, "clip": {"norm": 0}})");
   EXPECT_EQ(gpt("--config " + saved)->clip.norm, 0);
   EXPECT_EQ(gpt("--exchange dense --config " + saved)->clip.norm, 1);
+  EXPECT_EQ(gpt("--optimizer birder --config " + saved)->clip.norm, 1);
 }
 
 TEST(PickSharding, PicksTheDefaultOfTheExchangeWhereHybridIsNotSupported) {

@@ -245,6 +245,13 @@ TEST_F(Report, StatesDefectsOfARun) {
   EXPECT_EQ(loss["step"], json({1, 2, 4}));
   EXPECT_EQ(loss["value"], json({1.0, nullptr, 4.0}));
   EXPECT_EQ(loss["seconds"], json({0.1, 0.2, 0.4}));
+  // The repeated step 20 counts ten steps, also behind an evaluation at step 12.
+  lines.clear();
+  for (int step : {1, 10, 12, 20, 30, 20, 30})
+    lines += step == 12 ? "{\"step\": 12, \"epoch\": 1, \"test_loss\": 1}\n" : training_line(step, 1, none);
+  write_file(folder_ / "run/metrics.jsonl", lines);
+  ASSERT_EQ(report("run --output report.html").exit_code, 0);
+  EXPECT_EQ(curves(this->page())["runs"][0]["curves"]["loss"]["seconds"], json({0.1, 1.0, 2.0, 3.0}));
   // A run that was resumed in another folder counts from its first line.
   write_file(folder_ / "rest/config.json", "{\"log_every\": 2}");
   write_file(folder_ / "rest/metrics.jsonl", training_line(102, 1, none) + training_line(104, 1, none));

@@ -130,6 +130,17 @@ TEST_F(ResumeRefusalsOfGpt, AnotherNumberOfHeads) {
   EXPECT_THAT(same.out, HasSubstr("notice: changed since the run was saved: max_steps 3 (was 2), model.dropout 0.1"));
 }
 
+// The run has no averages, and those of new parameters would be averages of random numbers.
+TEST_F(ResumeRefusalsOfGpt, AveragedWeightsThatTheSavedRunDoesNotHave) {
+  done("--max-steps 2");
+  for (const char* flags : {"--max-steps 3 --set ema.decay=0.9", "--max-steps 3 --set ema.decay=0.9 --nodes 2"}) {
+    const Outcome outcome = train(flags, "--resume run");
+    EXPECT_EQ(outcome.exit_code, 1) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr("values of extra/ema")) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr("; resume with the options of the saved run")) << flags;
+  }
+}
+
 // The stored errors of LoCo are codes in units of a scale.
 TEST_F(ResumeRefusals, ErrorsOfLocoInOtherUnits) {
   const auto refused = [&](const std::string& flags, const std::string& what) {

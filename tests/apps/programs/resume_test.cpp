@@ -129,6 +129,14 @@ TEST_F(Resume, NamesTheOptionsThatHaveChanged) {
   EXPECT_THAT(other, HasSubstr("; a resumed run has the parameters of its checkpoint instead\n"));
 }
 
+TEST_F(Resume, NamesTheListsThatHaveChanged) {
+  const std::string changed = "notice: changed since the run was saved: schedule.milestones ";
+  trained("--optimizer sgdm --batch 16 --max-steps 6 --set schedule=multi_step --set schedule.milestones=5,9", 3);
+  EXPECT_THAT(continued_from(3, "--set schedule.milestones=5").out, HasSubstr(changed + "[5.0] (was [5.0,9.0])\n"));
+  EXPECT_THAT(continued_from(3, "--set data.mean=0.5 --set data.std=0.25").out,
+              HasSubstr("data.mean [0.5] (was []), "));
+}
+
 TEST_F(Resume, NoticesOtherData) {
   ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4").exit_code, 0);
   const std::string changed = "notice: changed since the run was saved: the training data; the run continues";
@@ -428,6 +436,10 @@ TEST_F(Resume, ReportsUnusedState) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("notice: the checkpoint has state that this run does not use: ema, extra/ema\n"));
   EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors")) << "averages of the saved run";
+  trained("--optimizer sgdm --batch 16 --max-steps 4 --set ema.decay=0.9", 2);
+  fs::remove_all(checkpoints());
+  ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4 --resume auto").exit_code, 0);
+  EXPECT_FALSE(fs::exists(run_dir() / "ema.safetensors")) << "averages of a run that starts anew";
 }
 
 // 4 nodes, then 8, then 2: every step has the same number of samples, and the state is redistributed.

@@ -60,5 +60,18 @@ TEST_F(TrainGptEvaluation, IsFollowedByARequestedCheckpoint) {
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
 }
 
+// samples.txt is a file that can be read but not cut. The run ends with its weights saved.
+TEST_F(TrainGptEvaluation, AFileOfSamplesThatCannotBeCut) {
+  done("--optimizer adamw --max-steps 2");
+  const std::string weights = read_file(run_dir() / "model/model.safetensors");
+  fs::remove(run_dir() / "samples.txt");
+  fs::create_symlink("/proc/version", run_dir() / "samples.txt");
+  const Outcome outcome = train("--max-steps 4", "--resume run");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("samples.txt"));
+  EXPECT_THAT(outcome.err, HasSubstr("; the weights after step 4 of 4 are in run"));
+  EXPECT_NE(read_file(run_dir() / "model/model.safetensors"), weights);
+}
+
 }  // namespace train_gpt_evaluation_test
 }  // namespace godwit
