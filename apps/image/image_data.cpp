@@ -156,8 +156,10 @@ ImageData load_image_data(const ImageConfig& config, Progress* progress) {
 }
 
 void write_skipped(const ImageData& data, const std::string& run_dir) {
-  if (data.skipped.empty()) return;
   const std::string path = run_dir + "/skipped.txt";
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);  // of the run before a resume
+  if (data.skipped.empty()) return;
   std::ofstream out(path, std::ios::binary);
   for (const std::string& line : data.skipped) out << line << '\n';
   out.close();

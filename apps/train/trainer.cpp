@@ -242,8 +242,9 @@ Forward Trainer::forward_backward(int micro_batch, double& forward_s) {
   };
   Forward forward = next_forward();
   read(forward, micro_batch);
-  forward_s += seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before) -
-               (replica_->times().waiting() - waited_before);  // waiting for sharded parameters
+  const double computed = seconds_since(start) - forward.data_wait_s - (comm_.compute->seconds() - exchanged_before) -
+                          (replica_->times().waiting() - waited_before);  // waiting for sharded parameters
+  forward_s += std::max(computed, 0.0);                                   // with NCCL, an exchange counts when it ends
   replica_->backward(forward.loss);
   return forward;
 }

@@ -240,8 +240,8 @@ void Trainer::no_checkpoint(int64_t step, const std::string& reason, Progress& p
   if (!leader()) return;
   if (step == best_.step) best_ = saved_best_;
   remove_partial_checkpoints();
-  progress.line(detail::concat("notice: no checkpoint of step ", step, ": ", reason,
-                               "; the run continues and keeps its earlier checkpoints"));
+  progress.line(
+      detail::concat("notice: no checkpoint of step ", step, ": ", reason, "; the earlier checkpoints are kept"));
 }
 
 void Trainer::announce_checkpoint(Progress& progress) {

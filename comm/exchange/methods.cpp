@@ -81,6 +81,11 @@ void ExchangeConfig::check_values() const {
         ": reshard_after_forward=false is for sharded parameters, but sharding is ", text("sharding"),
         "; use zero3 or hybrid, or leave it out");
   if (sharding == Sharding::hybrid) check_hybrid_block_size(name(), block_size());
+  else
+    check(
+        shard_unit().value_or(0) >= 0, name(), ": block_size ", block_size(),
+        " is one block for the whole model; with parameter_wire int8, use a number of values, or 0 for one block per ",
+        "parameter");
 }
 
 void check_hybrid_block_size(const std::string& method, int64_t block_size) {

@@ -113,7 +113,7 @@ TEST_F(Supervise, DoesNotRepeatAWrongCommand) {
   outcome = supervise("--hosts ,", std::string("./nothing") + kResumes);
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("--hosts: expects names of hosts"));
-  for (const std::string probe : {"--probe ''", "--probe '\"'"}) {
+  for (const std::string probe : {"--probe ''", "--probe '\"'", "--probe 'no-such-program {host}'"}) {
     outcome = supervise("--hosts a " + probe, std::string("./nothing") + kResumes);
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_THAT(outcome.err, HasSubstr("supervise: error: --probe"));

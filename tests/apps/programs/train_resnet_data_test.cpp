@@ -94,6 +94,12 @@ TEST_F(TrainResnet, TrainsOnFoldersOfJpegs) {
   fs::create_directory(photos / "validation" / "dog");
   EXPECT_THAT(done(flags + " --max-steps 1").out,
               HasSubstr("2 classes, 1 of them without an evaluation image; training: 8 in train; evaluation: 4 in"));
+  fs::remove(photos / "train" / "cat" / "empty.jpg");
+  for (const char* name : {"a.jpg", "b.jpg", "c.jpg", "d.jpg"}) fs::remove(photos / "train" / "dog" / name);
+  EXPECT_TRUE(fs::exists(run_dir() / "skipped.txt"));
+  const Outcome resumed = train("--max-steps 2", "--resume run");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_FALSE(fs::exists(run_dir() / "skipped.txt")) << "all images can be used now";
 }
 
 }  // namespace train_resnet_data_test

@@ -153,7 +153,7 @@ TEST_F(TrainResnet, AFullDiskCostsOneCheckpoint) {
   const Outcome outcome = train("--optimizer birder --batch 8 --nodes 2 --checkpoint-every 2");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("notice: no checkpoint of step 2: rank 1: "));
-  EXPECT_THAT(outcome.out, HasSubstr(": cannot be written: No space left on device; the run continues"));
+  EXPECT_THAT(outcome.out, HasSubstr(": cannot be written: No space left on device; the earlier checkpoints are kept"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2"));
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-2.partial"));
   EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/step-4/manifest.json"));
@@ -167,9 +167,8 @@ TEST_F(TrainResnet, TooLittleDiskCostsOneCheckpoint) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const size_t at = outcome.out.find("notice: no checkpoint of step 4: rank 0: run/checkpoints/step-4.partial: needs ");
   ASSERT_NE(at, std::string::npos) << outcome.out;
-  EXPECT_NE(
-      outcome.out.find(" MiB, but the disk has 1 MiB left; the run continues and keeps its earlier checkpoints\n", at),
-      std::string::npos)
+  EXPECT_NE(outcome.out.find(" MiB, but the disk has 1 MiB left; the earlier checkpoints are kept\n", at),
+            std::string::npos)
       << outcome.out;
   EXPECT_EQ(outcome.out.find("no checkpoint of step ", at + 30), std::string::npos) << outcome.out;
   EXPECT_FALSE(fs::exists(run_dir() / "checkpoints/step-4"));
@@ -279,7 +278,7 @@ TEST_F(TrainResnet, AReadOnlyFolderIsRefused) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(
       outcome.out.find("notice: no checkpoint of step 2: rank 0: run/checkpoints/step-2.partial: cannot be created "
-                       "(Read-only file system); the run continues"),
+                       "(Read-only file system); the earlier checkpoints are kept"),
       std::string::npos)
       << outcome.out;
   EXPECT_TRUE(fs::exists(run_dir() / "weights.safetensors"));

@@ -165,6 +165,11 @@ TEST(ExchangeMethods, RefuseInvalidInputs) {
     for (const int64_t levels : {0, -1, 128})
       expect(refusal(QsgdOptions{.levels = levels}), "qsgd: levels expects an integer in [1, 127], got ");
     expect(refusal(QsgdOptions{.block_size = -1}), "block_size expects an integer of at least 0, got -1");
+    ExchangeConfig whole = EfSignSgdOptions{.block_size = -1};
+    whole.sharding = Sharding::zero1;
+    EXPECT_NO_THROW(whole.check_values());
+    whole.parameter_wire = ParameterWire::int8;
+    expect(refusal(whole), "ef_signsgd: block_size -1 is one block for the whole model; with parameter_wire int8, ");
     expect(unknown("qsgd", "reply", "codded"), "did you mean 'coded'");
     expect(unknown("qsgd", "error_feedback", "all"), "error_feedback 'all'");
     expect(refusal(QsgdOptions{.error_feedback = ErrorFeedback::both}), "exchange.reply=coded");
