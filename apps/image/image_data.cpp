@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
+#include <system_error>
 
 #include "data/hold_out.h"
 #include "data/image/cifar.h"

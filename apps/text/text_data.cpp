@@ -16,6 +16,7 @@
 #include "data/text/squad_features.h"
 #include "engine/check.h"
 #include "engine/context.h"
+#include "engine/excerpt.h"
 #include "models/pretrained.h"
 
 namespace godwit::apps {

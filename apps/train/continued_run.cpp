@@ -28,7 +28,8 @@ struct Samples {
 std::string keep_samples(CommonConfig& config, const Samples& saved, int64_t now) {
   const int64_t streams = saved.workers * saved.batch, samples = streams * saved.accumulation;
   const bool keeps_streams = config.samples_are_streams();
-  if (samples == now * config.batch * config.accumulation && (!keeps_streams || saved.workers == now)) return "";
+  if (samples == now * config.batch * config.accumulation && (!keeps_streams || streams == now * config.batch))
+    return "";
   const auto check_divides = [&](int64_t total, const char* unit) {
     check(total % now == 0, "the run in ", config.run_dir, " has ", total, unit, ", which ", now,
           " workers cannot divide equally; continue with a number of workers that divides ", total);

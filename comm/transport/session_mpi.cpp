@@ -99,6 +99,10 @@ void MpiSession::share_cores() {
       CPU_OR(&lent, &lent, &all[i]);
       ++ranks_here;
     }
+  if (CPU_COUNT(&lent) == 0) {  // sched_getaffinity() fails on machines with more than 1,024 processors
+    threads_per_rank_ = std::max(1, hardware_threads() / ranks_here);
+    return;
+  }
   threads_per_rank_ = std::clamp(within_cpu_limit(CPU_COUNT(&lent)) / ranks_here, 1, hardware_threads());
   bound_ = CPU_COUNT(&lent) < sysconf(_SC_NPROCESSORS_ONLN);
 }

@@ -39,10 +39,10 @@ TextParts text_parts(const std::vector<std::string>& files, const std::string& p
 void check_plain_text(const std::string& file);
 
 // Calls f for each document of a file, which may be gzip, with the offset of the document in the unpacked file (0 for a
-// .jsonl file). In a .jsonl file, each line is an object whose member `text`
-// is a document; of several such members, the last one. Any other file is one document. Byte-order marks and empty
-// documents are omitted. Throws an Error that names file and line for a .json file, for a 0 byte in a document that is
-// not from a .jsonl file, and for a file of more than 8 GiB after unpacking.
+// .jsonl file and the packaged Bible). In a .jsonl file, each line is an object whose member `text` is a document; of
+// several such members, the last one. Any other file is one document. Byte-order marks and empty documents are omitted.
+// Throws an Error that names file and line for a .json file, for a 0 byte in a document that is not from a .jsonl file,
+// and for a file of more than 8 GiB after unpacking.
 void each_document(const std::string& file, const std::function<void(std::string_view text, size_t begin)>& f);
 
 }  // namespace godwit::data

@@ -7,7 +7,7 @@
 namespace godwit {
 
 // Rounds float32 x to the type `wire` (bf16 or f16), to nearest even. Infinities and NaN are kept. Throws if a finite
-// value overflows (float16: above 65504). The message begins with `operation` and contains the first such value. On a
+// value overflows (float16: 65520 or more). The message begins with `operation` and contains the first such value. On a
 // GPU, read_on_host() runs the check, and the message contains the largest magnitude instead.
 Tensor to_half(Cpu, const Tensor& x, DType wire, const char* operation);
 Tensor to_half(Cuda, const Tensor& x, DType wire, const char* operation);
