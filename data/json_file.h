@@ -14,7 +14,7 @@ class JsonNode {
   const std::string& path() const { return path_; }  // "data[3].paragraphs[0].context"
   std::string where() const;                         // "FILE: data[3].paragraphs[0].context: "
 
-  JsonNode member(const std::string& name) const;                  // object member, which may be null; throws if missing
+  JsonNode member(const std::string& name) const;                  // object member or null; throws if missing
   std::optional<JsonNode> find(const std::string& name) const;     // object member; none if missing or null
   void each(const std::function<void(const JsonNode&)>& f) const;  // visits the values of an array, in order
   // Visits the members of an object.
