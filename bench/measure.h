@@ -77,8 +77,9 @@ inline double ms_of(const std::function<void()>& f) {
 }
 
 inline double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
 // The median time of f(set) in ms, over at least nine calls that cycle through the sets.

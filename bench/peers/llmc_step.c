@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
     }
   }
   qsort(seconds + 1, (size_t)steps, sizeof(double), by_size);
-  printf("llm.c gpt2 f32 batch %d, %d tokens\n  %.4f s/step\n", batch, length, seconds[1 + steps / 2]);
+  printf("llm.c gpt2 f32 batch %d, %d tokens\n  %.4f s/step\n", batch, length,
+         (seconds[1 + (steps - 1) / 2] + seconds[1 + steps / 2]) / 2);
   return 0;
 }

@@ -44,7 +44,7 @@ model = (Model() if vocab else torch.nn.LSTM(width, width, layers))
 for name, p in model.named_parameters():
     p.data.copy_(torch.from_numpy(np.float32(0.0625) * hashed(name, *p.shape)))
 model = model.to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=1e-4, fused=True if device != "cpu" else None)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=1e-4, fused=True)
 run = torch.compile(model) if settings["compile"] == "1" else model
 if vocab:
     words = [np.int64((hashed(name, length * batch) + np.float32(1)) / np.float32(2) * np.float32(vocab)) % vocab

@@ -4,7 +4,7 @@
   python3 bench/peers/train_step.py [model=resnet50] [batch=16] [image=224] [threads=cores] [steps=7] [dtype=f32] [compile=0]
                                     [device=cpu] [json=0]
 
-dtype=bf16 uses autocast. On a GPU the optimizer is the fused SGD. Requires torch and torchvision (PyPI).
+dtype=bf16 uses autocast. The optimizer is the fused SGD. Requires torch and torchvision (PyPI).
 """
 import torch
 import torchvision
@@ -35,7 +35,7 @@ model = networks.get(settings["model"]) or (lambda: getattr(torchvision.models, 
 model = model().to(device)
 model = model.to(memory_format=torch.channels_last).train()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9, weight_decay=1e-4,
-                            fused=True if device != "cpu" else None)
+                            fused=True)
 images = torch.randn(batch, 3, image, image).to(device, memory_format=torch.channels_last)
 labels = torch.randint(0, 10, (batch,)).to(device)
 forward = torch.compile(model) if settings["compile"] == "1" else model
