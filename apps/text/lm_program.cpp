@@ -37,7 +37,8 @@ ConfigPtr lm_defaults(const Lookup& lookup) {
     config->model = lstm_config(name);
   }
   if (!lookup("data.path").empty()) config->data.words = "spaces";
-  config->data.vocab = lookup("data.vocab");  // these determine the applicable options
+  // Both determine the applicable options.
+  config->data.vocab = lookup("data.vocab");
   config->init_weights = lookup("init_weights");
   return config;
 }

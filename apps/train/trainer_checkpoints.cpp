@@ -268,8 +268,8 @@ void Trainer::announce_checkpoint(Progress& progress) {
   progress.line(text.str());
 }
 
-// Restores parameters, state and averages from the checkpoint. Step count, schedule and data advance, so no batch is
-// repeated. The state of the task, such as that of an LSTM, belongs to the data and stays.
+// Restores parameters, optimizer state and averages from the checkpoint. Step count, schedule and data advance, so no
+// batch is repeated. The hidden state of an LSTM follows the data and is not restored.
 void Trainer::roll_back(Progress& progress) {
   finish_checks();
   finish_checkpoint(progress);

@@ -130,7 +130,7 @@ TEST_F(ResumeRefusalsOfGpt, AnotherNumberOfHeads) {
   EXPECT_THAT(same.out, HasSubstr("notice: changed since the run was saved: max_steps 3 (was 2), model.dropout 0.1"));
 }
 
-// The run has no averages, and those of new parameters would be averages of random numbers.
+// The saved run has no averages. Averages that began at the resume would contain the random initial parameters.
 TEST_F(ResumeRefusalsOfGpt, AveragedWeightsThatTheSavedRunDoesNotHave) {
   done("--max-steps 2");
   for (const char* flags : {"--max-steps 3 --set ema.decay=0.9", "--max-steps 3 --set ema.decay=0.9 --nodes 2"}) {
