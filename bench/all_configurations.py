@@ -35,6 +35,8 @@ import subprocess
 import sys
 import time
 
+import sources
+
 root = pathlib.Path(__file__).resolve().parent.parent
 TABLE = root / "docs/tables/all_configurations.csv"
 COLUMNS = ["configuration", "run", "result", "steps", "first_loss", "last_loss", "cpu_seconds", "commit", "machine", "date", "flags"]
@@ -218,7 +220,7 @@ def main():
         if not arguments.data:
             parser.error("--data FOLDER is needed")
         subprocess.run([root / "scripts/build", "release", "train_resnet", "train_bert", "train_gpt", "train_lm"], check=True, cwd=root)
-        arguments.commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+        arguments.commit = sources.commit()
         done = {(row["configuration"], row["run"]) for row in read_rows()}
         failed = []
         for key in [key for key in runs if key not in done]:

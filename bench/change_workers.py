@@ -34,7 +34,7 @@ def main():
 
     def train(*words):
         result = subprocess.run([str(word) for word in (program, *words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if result.returncode not in (0, 143):
+        if result.returncode:
             sys.exit(f"{' '.join(map(str, words))}\nended with exit code {result.returncode}: {result.stderr}")
 
     def loss(run):

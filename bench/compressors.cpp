@@ -54,8 +54,10 @@ void report(const std::string& name, int64_t values, double bytes, const std::fu
               1e-6 * static_cast<double>(values) / each, median(ratio));
 }
 
-void time_compressor(const char* name, const Compressor& compressor, double largest_error, int64_t values,
-                     int64_t block = 1024) {
+// Checks that the decoded values have at most `largest_error` of the squares of the values as error, and a product with
+// them of at least `smallest_share` of the squares; then times encoding and decoding.
+void time_compressor(const char* name, const Compressor& compressor, double largest_error, double smallest_share,
+                     int64_t values, int64_t block = 1024) {
   const Tensor x = random_tensor({values}, DType::f32, 3), back({values});
   const int64_t blocks = values / block, words = compressor.payload_words(block);
   const Tensor codes({blocks * words}, DType::u32);
@@ -71,13 +73,15 @@ void time_compressor(const char* name, const Compressor& compressor, double larg
   };
   encode();
   decode();
-  double error = 0, size = 0;
+  double error = 0, size = 0, product = 0;
   for (int64_t i = 0; i < values; ++i) {
     const double difference = back.data<float>()[i] - x.data<float>()[i];
     error += difference * difference;
+    product += static_cast<double>(back.data<float>()[i]) * x.data<float>()[i];
     size += static_cast<double>(x.data<float>()[i]) * x.data<float>()[i];
   }
   check(error <= largest_error * size, "bench: ", name, " loses ", error / size, " of the values");
+  check(product >= smallest_share * size, "bench: ", name, " has only ", product / size, " of the values");
   const double code = 4 * static_cast<double>(words) / block;
   report(std::string(name) + " encode", values, 4 + code, encode);
   report(std::string(name) + " decode", values, 4 + code, decode);
@@ -147,11 +151,11 @@ void time_loco(int bits, bool random, int64_t values) {
 void time_all(int threads) {
   const ContextGuard guard([&](Context& next) { next.threads = threads; });
   for (const int64_t values : {int64_t{1} << 20, int64_t{25} << 18, int64_t{105} << 20}) {
-    time_compressor("int8", *int8_compressor(), 1e-3, values);
-    time_compressor("qsgd, 7 levels", *qsgd_compressor(7), 10, values);
-    time_compressor("terngrad", *terngrad_compressor(2.5), 2, values);
-    time_compressor("one_bit_sgd", *one_bit_compressor(), 0.5, values);
-    time_compressor("topk, 1 %", *topk_compressor(0.01), 1, values, 1 << 18);
+    time_compressor("int8", *int8_compressor(), 1e-3, 0.99, values);
+    time_compressor("qsgd, 7 levels", *qsgd_compressor(7), 10, 0.9, values);
+    time_compressor("terngrad", *terngrad_compressor(2.5), 2, 0.9, values);
+    time_compressor("one_bit_sgd", *one_bit_compressor(), 0.5, 0.5, values);
+    time_compressor("topk, 1 %", *topk_compressor(0.01), 1, 0.02, values, 1 << 18);
     time_majority(values);
     for (const int bits : {1, 4, 8})
       for (const bool random : {true, false}) time_loco(bits, random, values);

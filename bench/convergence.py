@@ -11,10 +11,13 @@ Columns of the table:
   step, ms                        median time of a step; compare only runs on an otherwise idle machine
 Bytes, state and step time come from the run with the first seed.
 
-A finished run of the same program, configuration, data and flags is not repeated, so a second call continues an interrupted series. --plot needs matplotlib.
+A finished run of the same sources, program, configuration, data and flags is not repeated, so a second call continues
+an interrupted series. A configuration or seed that fails has an empty cell, and the exit code is then 1. --plot needs
+matplotlib.
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import pathlib
@@ -26,7 +29,8 @@ import sys
 # Metrics of an evaluation: key, label, factor for the table. Runs are compared by the first of these metrics that they
 # have.
 METRICS = (("test_top1", "test top-1, %", 100), ("validation_top1", "validation top-1, %", 100), ("test_accuracy", "accuracy, %", 100),
-           ("validation_accuracy", "validation accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1))
+           ("validation_accuracy", "validation accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1),
+           ("test_perplexity", "test perplexity", 1), ("perplexity", "validation perplexity", 1), ("val_loss", "validation loss", 1))
 
 root = pathlib.Path(__file__).resolve().parent.parent
 
@@ -39,9 +43,16 @@ def read_metrics(folder):
     return None if any("interrupted" in m for m in metrics) else metrics
 
 
+@functools.cache
+def version(program):
+    """What the built program prints about its sources and libraries."""
+    subprocess.run([root / "scripts" / "build", "release", program], check=True)
+    return subprocess.run([root / "build" / "release" / program, "--version"], check=True, capture_output=True, text=True).stdout
+
+
 def folder_of(out, program, config, seed, data, flags):
-    """The folder of a run. Its name contains a hash of program, configuration, data and flags."""
-    settings = json.dumps([program, config.read_text(), str(data), flags])
+    """The folder of a run. Its name contains a hash of the program and its version, configuration, data and flags."""
+    settings = json.dumps([program, version(program), config.read_text(), str(data), flags])
     return out / f"{config.stem}-{seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
@@ -113,20 +124,27 @@ def main():
     configs = {config.stem: config.resolve() for config in arguments.configs}
     if len(configs) < len(arguments.configs):
         parser.error("two configurations have the same file name, which names the rows of the table")
+    version(arguments.program)  # before the threads
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = {(name, seed): pool.submit(run, arguments.program, config, seed, arguments.data, out, flags)
+        done = {(name, seed): pool.submit(run, arguments.program, config, seed, arguments.data, out, flags)
                 for name, config in configs.items() for seed in seeds}
-    for (name, seed), done in runs.items():
-        if done.result() is None:
+    failed = 0
+    for (name, seed), run_of_seed in done.items():
+        if run_of_seed.result() is None:
+            failed = 1
             print(f"{name}, seed {seed}: failed", file=sys.stderr)
         else:
-            results.setdefault(name, {})[seed] = done.result()
+            results.setdefault(name, {})[seed] = run_of_seed.result()
     if not results:
         return 1
     key, label, factor = metric_of(next(iter(next(iter(results.values())).values())))
     print(f"| {label} | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | within nodes | between nodes | state | step, ms |")
     print("| --- |" + " --- |" * (len(seeds) + 5))
-    for name, runs in results.items():
+    for name in configs:
+        runs = results.get(name)
+        if not runs:
+            print(f"| {name} |" + " – |" * (len(seeds) + 5))
+            continue
         last = {seed: factor * [m[key] for m in metrics if key in m][-1] for seed, metrics in runs.items()}
         cells = [f"{last[seed]:.2f}" if seed in last else "–" for seed in seeds]
         first = next(iter(runs))
@@ -134,7 +152,7 @@ def main():
         print(f"| {name} | " + " | ".join(cells) + " |")
     if arguments.plot:
         plot(results, arguments.plot)
-    return 0
+    return failed
 
 
 if __name__ == "__main__":

@@ -149,6 +149,8 @@ def peak_bytes(build, words, files):
         # A separate process measures its only child.
         code = "import resource,subprocess,sys; r=subprocess.run(sys.argv[1:],capture_output=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, r.returncode, r.stderr[:200])"
         peak, exit_code, error = subprocess.run([sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True, check=True).stdout.split(" ", 2)
+        if "no such flag" in error or "unknown option" in error:
+            sys.exit(f"{' '.join(command)}: {error.strip()}")
         return 1024 * int(peak), int(exit_code), error.strip()
 
 

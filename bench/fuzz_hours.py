@@ -10,16 +10,19 @@ another machine. One target runs at a time. After an input that fails, the scrip
 import argparse
 import csv
 import datetime
+import math
 import os
 import pathlib
 import re
 import subprocess
 import sys
 
+import sources
+
 root = pathlib.Path(__file__).resolve().parent.parent
 TABLE = root / "docs/tables/fuzz.csv"
 COLUMNS = ["target", "cpu_seconds", "inputs", "commit", "machine", "date"]
-SLICE = 120  # seconds of wall time, after which the table is written
+SLICE = 120  # seconds of wall time at most, after which the table is written
 # As in scripts/fuzz, but an input may take 60 s, because the script may run at low priority.
 LIMITS = ["-timeout=60", "-malloc_limit_mb=32", "-rss_limit_mb=1024"]
 
@@ -41,15 +44,15 @@ def cpu_seconds(rows, target):
     return sum(float(row["cpu_seconds"]) for row in rows if row["target"] == target)
 
 
-def run(program, target):
-    """Runs a target for SLICE seconds. Returns its CPU time in seconds and the number of inputs."""
+def run(program, target, duration):
+    """Runs a target for a duration in seconds. Returns its CPU time in seconds and the number of inputs."""
     found, failed = root / "build/fuzz/corpus" / target, root / "build/fuzz/failed"
     for folder in (found, failed):
         folder.mkdir(parents=True, exist_ok=True)
     log = root / "build/fuzz" / f"{target}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [program, f"--target={target}", f"-max_total_time={SLICE}", "-print_final_stats=1", *LIMITS,
+            [program, f"--target={target}", f"-max_total_time={duration}", "-print_final_stats=1", *LIMITS,
              f"-artifact_prefix={failed}/{target}-", found, root / "tests/fuzz/corpus" / target],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         _, status, usage = os.wait4(process.pid, 0)
@@ -73,17 +76,12 @@ def main():
             parser.error(f"no target '{target}'; expected one of: {', '.join(all_targets)}")
     targets = args.targets or all_targets
     if not args.print:
-        changed = subprocess.run(["git", "status", "--porcelain", "--", "*.h", "*.cpp"], cwd=root, check=True,
-                                 capture_output=True, text=True).stdout
-        if changed:
-            sys.exit(f"fuzz_hours: the sources differ from the commit that the rows name; commit them first:\n{changed}")
+        commit = sources.commit()
         for command in (["scripts/setup"], ["scripts/setup", "--fuzz"], ["scripts/build", "asan", "fuzz"]):
             subprocess.run([root / command[0], *command[1:]], check=True, cwd=root)
-        commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=root, check=True, capture_output=True,
-                                text=True).stdout.strip()
         for target in targets:
-            while cpu_seconds(rows := read_rows(), target) < 3600 * args.hours:
-                seconds, inputs = run(root / "build/asan/fuzz", target)
+            while (missing := 3600 * args.hours - cpu_seconds(rows := read_rows(), target)) > 0:
+                seconds, inputs = run(root / "build/asan/fuzz", target, min(SLICE, math.ceil(missing) + 1))
                 key = {"target": target, "commit": commit, "machine": args.machine}
                 row = next((row for row in rows if key.items() <= row.items()), None)
                 if row is None:

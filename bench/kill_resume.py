@@ -59,6 +59,7 @@ def main():
             shutil.rmtree(run)
 
         while kills < arguments.kills:
+            begun = time.time()
             process = subprocess.Popen(command(folder / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
                 process.wait(moments.uniform(0.05, 1) * longest)
@@ -69,7 +70,8 @@ def main():
                     early += 1
                     continue
                 kills += 1
-                during_save += any((folder / "run").glob("checkpoints/*.partial"))
+                # An older folder is of an earlier kill.
+                during_save += any(path.stat().st_mtime >= begun for path in (folder / "run").glob("checkpoints/*.partial"))
                 shutil.copytree(folder / "run", folder / "copy")
                 ends_alike(folder / "copy")
                 if kills % 10 == 0:

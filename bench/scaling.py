@@ -22,6 +22,8 @@ import statistics
 import subprocess
 import sys
 
+import sources
+
 root = pathlib.Path(__file__).resolve().parent.parent
 table_file = root / "docs" / "tables" / "scaling.csv"
 congestion = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
@@ -65,10 +67,6 @@ PARTS = {"computation": ("forward", "backward"), "exposed compression": ("expose
          "exposed communication": ("exposed_communication",), "other": ("data_wait", "idle", "other")}
 Cell = collections.namedtuple("Cell", "model method hosts workers rate machine")
 FIELDS = (*Cell._fields, "samples_per_s", "step_s", *PARTS, "communication", "mb_between_hosts", "congestion", "date", "commit", "command")
-
-
-def commit():
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True).stdout.strip()
 
 
 def few_test_images():
@@ -116,7 +114,7 @@ def measure(cell, steps):
     return {**cell._asdict(), "samples_per_s": f"{samples / seconds('step'):.2f}", "step_s": f"{seconds('step'):.4f}",
             **{part: f"{seconds(*keys):.4f}" for part, keys in PARTS.items()}, "communication": f"{seconds('communication'):.4f}",
             "mb_between_hosts": f"{middle(line['bytes_inter'] for line in lines) / 1e6:.2f}",
-            "congestion": "" if cell.hosts == "1" else congestion.read_text().strip(), "date": f"{datetime.date.today()}", "commit": commit(),
+            "congestion": "" if cell.hosts == "1" else congestion.read_text().strip(), "date": f"{datetime.date.today()}", "commit": sources.commit(),
             "command": " ".join(words).replace(str(root) + "/", "").replace("build/release/", "./")}
 
 
@@ -145,7 +143,7 @@ def print_table(rows, model, hosts, workers, rate, machine, methods):
     if not any(cells.values()):
         return
     value = lambda row, field: float(row[field])
-    dense = cells.get("dense_f32")
+    dense = rows.get(Cell(model, "dense_f32", hosts, workers, rate, machine))
     print(f"\n{model}, {hosts} hosts × {workers} workers, {rate}")
     if dense:
         print(f"Dense float32: communication is {value(dense, 'communication') / value(dense, 'computation'):.1f} times the computation.")
@@ -160,6 +158,8 @@ def print_table(rows, model, hosts, workers, rate, machine, methods):
         efficiency = f"{100 * value(alone, 'step_s') / value(row, 'step_s'):.0f} %" if alone else "–"
         parts = " | ".join(f"{value(row, part):.3f}" for part in PARTS)
         print(f"| {method} | {value(row, 'samples_per_s'):.1f} | {speed_up} | {efficiency} | {value(row, 'step_s'):.3f} | {parts} | {value(row, 'mb_between_hosts'):.1f} |")
+    if len({row["commit"] for row in cells.values() if row}) > 1:
+        print("\nThe rows are of several commits: " + ", ".join(f"{method} {row['commit']}" for method, row in cells.items() if row) + ".")
 
 
 def plot(rows, settings, methods):

@@ -9,6 +9,8 @@ dtype=bf16 uses autocast. weights: the folder that bench_gpt2_step save=DIR writ
 losses: write the losses of the first two steps, for bench_gpt2_step losses=FILE and llmc_step, and exit.
 Requires torch and, for weights, safetensors (both from PyPI).
 """
+import os
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -92,9 +94,10 @@ def step():
 
 
 if settings["losses"]:
-    with open(settings["losses"], "w") as file:
-        for _ in range(2):
-            print(step().item(), file=file)
+    losses = [step().item() for _ in range(2)]  # the file is written whole or not at all
+    with open(settings["losses"] + ".part", "w") as file:
+        file.writelines(f"{loss}\n" for loss in losses)
+    os.replace(settings["losses"] + ".part", settings["losses"])
 else:
     peer.time_steps("gpt2_step.py", settings, f"pytorch {torch.__version__} gpt2 {settings['dtype']} batch {batch}, "
                     f"{length} tokens, adamw", "texts", step)

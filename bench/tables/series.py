@@ -23,6 +23,8 @@ import tempfile
 import threading
 
 root = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(root / "bench"))
+import sources
 STEP = 2  # factor between neighboring learning rates
 PATIENCE = 1800  # seconds that a worker waits for others; at low priority, a run can pause for minutes
 ON_GPU = "--device cuda --set share_gpu=true"  # of runs with --gpu
@@ -232,7 +234,7 @@ class Table:
         if arguments.commit and not arguments.programs:
             parser.error("--commit is the commit of --programs DIR; programs built here are of the checkout's commit")
         if not (self.only_prints or arguments.check):
-            self.commit = short_commit(arguments.commit or "HEAD")
+            self.commit = short_commit(arguments.commit) if arguments.commit else sources.commit()
         for flag, content in self.needs.items():
             path = getattr(arguments, flag[2:].replace("-", "_"), None)
             if content and not path and not (arguments.print or arguments.plot or arguments.check):
