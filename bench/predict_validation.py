@@ -55,7 +55,7 @@ class Workload:
     def __init__(self, row, workers, overlap):
         self.row, self.workers, self.overlap = row, workers, overlap
         self.layers = predict.predict_models.model(row["model"])
-        self.options = types.SimpleNamespace(warm_up=row["warm_up"], warm_up_wire="f32")
+        self.options = types.SimpleNamespace(warm_up=row["warm_up"], warm_up_wire="f32", optimizer="sgdm")
         one_node = next(iter(row["samples_per_s"].values()))
         seconds = {method: workers * row["batch"] / rates[str(workers)] for method, rates in one_node.items()}
         alone = predict.Link(0, math.inf)
@@ -202,7 +202,7 @@ def speed_up(method, base, model, samples, nodes, workers, link, tflops, warm_up
     layers = predict.predict_models.model(*model)
     computation = 3 * samples * sum(layer.flops for layer in layers) / tflops / 1e12
     cluster = predict.Cluster(nodes, workers, NVLINK, link, nccl=True, kernels=1e12, overlap=False)
-    options = types.SimpleNamespace(warm_up=warm_up, warm_up_wire="bf16")
+    options = types.SimpleNamespace(warm_up=warm_up, warm_up_wire="bf16", optimizer="sgdm")
     case = predict.Case(predict.buckets_of(layers, computation, nodes * workers), computation, cluster, options)
     return predict.predict(base, case).seconds / predict.predict(method, case).seconds
 

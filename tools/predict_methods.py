@@ -85,7 +85,8 @@ def all_reduce(c, group, size):
 
 # --- Methods ---
 
-ADAM, SGDM = 28, 20  # bytes that an update reads and writes per value: gradient, parameter and state
+# Bytes that an update reads and writes per value: gradient, parameter and state.
+UPDATES = {"sgd": 12, "sgdm": 20, "adam": 28}
 
 
 def dense(c, b):
@@ -167,20 +168,21 @@ def loco(c, b):
     return to_owners(0.5, width, 6, scale=2 / 1024)(c, b)
 
 
-def always(exchange, update=ADAM):
-    return lambda options: [(1, exchange, update)]
+def always(exchange, update=None):
+    """An exchange in every step. update: bytes per value; None: those of --optimizer."""
+    return lambda options: [(1, exchange, update or UPDATES[options.optimizer])]
 
 
 def one_bit_adam(options):
     """Dense up to the end of the warm-up, then signs of momenta."""
     first = dense if options.warm_up_wire == "f32" else dense_half
-    return [(options.warm_up, first, ADAM), (1 - options.warm_up, lambda c, b: add(SIGNS(c, b), (0, 12 * b.numel)), 16)]
+    return [(options.warm_up, first, UPDATES["adam"]), (1 - options.warm_up, lambda c, b: add(SIGNS(c, b), (0, 12 * b.numel)), 16)]
 
 
 def zero_one_adam(options):
     """46 % of the steps synchronize (0/1 Adam paper, abstract: 54 % fewer rounds); the others communicate nothing."""
     local = lambda c, b: (0, 20 * b.numel)
-    return [(0.46, lambda c, b: add(SIGNS(c, b), local(c, b)), 28), (0.54, local, 16)]
+    return [(0.46, lambda c, b: add(SIGNS(c, b), local(c, b)), UPDATES["adam"]), (0.54, local, 16)]
 
 
 def add(a, b):
@@ -189,25 +191,25 @@ def add(a, b):
 
 # For each name: the kinds of steps of a run, as (fraction of the steps, exchange, bytes per value of the update).
 METHODS = {
-    "dense": always(dense, SGDM),
-    "dense_bf16": always(dense_half, SGDM),
-    "dense_int8": always(to_owners(1 + 4 / 1024, 1 + 4 / 1024, 4), SGDM),
-    "hierarchical": always(hierarchical, SGDM),
-    "hierarchical_bf16": always(lambda c, b: hierarchical(c, b, wire=2), SGDM),
+    "dense": always(dense),
+    "dense_bf16": always(dense_half),
+    "dense_int8": always(to_owners(1 + 4 / 1024, 1 + 4 / 1024, 4)),
+    "hierarchical": always(hierarchical),
+    "hierarchical_bf16": always(lambda c, b: hierarchical(c, b, wire=2)),
     "birder": always(birder, 8 + 1 / 8),
     "birder_naive": always(birder_naive, 8 + 1 / 8),
     "one_bit_adam": one_bit_adam,
     "one_bit_lamb": one_bit_adam,
     "zero_one_adam": zero_one_adam,
-    "qsgd": always(to_owners(0.5 + 4 / 1024, 4, 4), SGDM),
-    "terngrad": always(to_owners(0.25 + 4 / 1024, 4, 4), SGDM),
-    "one_bit_sgd": always(to_owners(1 / 8 + 8 / 1024, 1 / 8 + 8 / 1024, 12), SGDM),
-    "ef_signsgd": always(SIGNS, SGDM),
-    "signsgd": always(to_owners(1 / 8, 1 / 8, 4), SGDM),
-    "topk": always(gathered(0.08, 12), SGDM),
-    "ef21": always(gathered(0.08, 20), SGDM),
-    "randomk": always(random_k, SGDM),
-    "powersgd": always(power_sgd, SGDM),
+    "qsgd": always(to_owners(0.5 + 4 / 1024, 4, 4)),
+    "terngrad": always(to_owners(0.25 + 4 / 1024, 4, 4)),
+    "one_bit_sgd": always(to_owners(1 / 8 + 8 / 1024, 1 / 8 + 8 / 1024, 12)),
+    "ef_signsgd": always(SIGNS),
+    "signsgd": always(to_owners(1 / 8, 1 / 8, 4)),
+    "topk": always(gathered(0.08, 12)),
+    "ef21": always(gathered(0.08, 20)),
+    "randomk": always(random_k),
+    "powersgd": always(power_sgd),
     "loco": always(loco),
     "zeropp": always(to_owners(0.5 + 4 / 1024, 1 + 4 / 1024, 4)),
     "loco_zeropp": always(to_owners(0.5, 1 + 4 / 1024, 6, scale=2 / 1024)),

@@ -205,6 +205,18 @@ TEST_F(Predict, WorkersShareTheLinkOfTheirNode) {
   EXPECT_NEAR(seconds(trees, 1), seconds(pairs, 1), 1e-9);
 }
 
+// An update with SGD reads and writes 12 bytes per value, with momentum 20, with Adam 28.
+TEST_F(Predict, ComparesMethodsWithTheSameOptimizer) {
+  const std::string step = "--model resnet18 --batch 1 --step-ms 1 --nodes 2 --kernels 1 --methods dense,topk,loco";
+  for (const auto& [optimizer, bytes] : std::map<std::string, double>{
+           {"", 20}, {" --optimizer sgd", 12}, {" --optimizer sgdm", 20}, {" --optimizer adam", 28}}) {
+    const json all = predicted(step + optimizer);
+    const double seconds = bytes * all["parameters"].get<double>() / 1e9;
+    for (const json& result : all["results"])
+      EXPECT_NEAR(result["update"].get<double>(), seconds, 1e-9) << result["method"] << optimizer;
+  }
+}
+
 // bench_methods has counted the bytes per parameter that a worker sends between 4 nodes of 2 workers.
 TEST_F(Predict, EveryMethodSendsTheBytesOfTheEngine) {
   const json all = predicted(
@@ -331,6 +343,21 @@ TEST_F(Predict, TakesTheMicroBatchesOfTheRun) {
   EXPECT_EQ(predicted("--run run --nodes 2 --methods dense --batch 8 --accumulation 4"), all);
   expect_says("--run run --accumulation 2",
               "--accumulation 2: the computation was measured with 4; leave --accumulation");
+}
+
+TEST_F(Predict, TakesOptimizerAndBucketsOfTheRun) {
+  TrainResnet::SetUp();
+  done("--model resnet20 --optimizer adamw --batch 4 --max-steps 2 --set log_every=1 --set bucket.first_mib=0.1");
+  const std::string run = "--run run --nodes 2 --kernels 1 --methods dense,loco";
+  const json all = predicted(run);
+  for (const json& result : all["results"])
+    EXPECT_NEAR(result["update"].get<double>(), 28 * all["parameters"].get<double>() / 1e9, 1e-9) << result["method"];
+  const auto update = [&](const std::string& flags) {
+    return predicted("--run run --nodes 2 --methods dense" + flags)["results"][0]["update"].get<double>();
+  };
+  EXPECT_NEAR(update(" --optimizer sgd") / update(""), 12.0 / 28, 1e-6) << "the run gives the speed of the kernels";
+  EXPECT_EQ(predicted(run + " --bucket-first-mib 0.1"), all);
+  EXPECT_NE(predicted(run + " --bucket-first-mib 1")["buckets"], all["buckets"]);
 }
 
 // The images of the run have one channel and 8 × 8 pixels.
