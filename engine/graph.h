@@ -8,6 +8,9 @@
 
 namespace godwit {
 
+class CudaContext;
+class Pool;
+
 // A cache of CUDA graphs, keyed by input shapes. The first run() of a key calls the function eagerly, so that libraries
 // can choose algorithms. The second run() captures the function's GPU work and executes it. Each part between calls of
 // graph_break() becomes one graph. Later runs launch the graphs without calling the function.
@@ -30,7 +33,7 @@ class CudaGraphCache {
   CudaGraphCache& operator=(const CudaGraphCache&) = delete;
 
   // Runs f eagerly, captures it, or replays it. Tensors that f creates use one memory pool, which all captured
-  // functions share. The next run() overwrites their contents.
+  // functions share. The next run() overwrites their contents. Tensors that outlive the run need a UsualPool.
   How run(const std::vector<int64_t>& key, const std::function<void()>& f);
   bool captured(const std::vector<int64_t>& key) const;  // true if the next run() replays this key
   size_t captures() const;                               // number of captured keys
@@ -38,6 +41,20 @@ class CudaGraphCache {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// While the object exists, the calling thread allocates GPU tensors from its usual pool, also within
+// CudaGraphCache::run(), so replays do not overwrite them. For tables that later runs read. No effect on the CPU.
+class UsualPool {
+ public:
+  UsualPool();
+  ~UsualPool();
+  UsualPool(const UsualPool&) = delete;
+  UsualPool& operator=(const UsualPool&) = delete;
+
+ private:
+  std::shared_ptr<CudaContext> context_;  // null on the CPU
+  std::shared_ptr<Pool> before_;
 };
 
 // The functions below act on the calling thread's capture.

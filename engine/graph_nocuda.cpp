@@ -13,6 +13,9 @@ CudaGraphCache::How CudaGraphCache::run(const std::vector<int64_t>&, const std::
 bool CudaGraphCache::captured(const std::vector<int64_t>&) const { return false; }
 size_t CudaGraphCache::captures() const { return 0; }
 
+UsualPool::UsualPool() = default;
+UsualPool::~UsualPool() = default;
+
 bool capturing() { return false; }
 void on_replay(std::function<void()>) {}
 void graph_break(std::function<void()> f) { f(); }

@@ -11,6 +11,8 @@
 #include "autograd/ops/rotary.h"
 #include "autograd/ops/scale.h"
 #include "autograd/ops/swiglu.h"
+#include "engine/check.h"
+#include "engine/graph.h"
 #include "models/dropout.h"
 #include "models/mixture.h"
 #include "nn/init.h"
@@ -141,6 +143,10 @@ Llama::~Llama() = default;
 
 const RotaryTable& Llama::rotations(int64_t positions) const {
   if (rotations_.empty() || rotations_.back().cos.dim(0) < positions) {
+    // A failed capture would leave a table without values.
+    check(!capturing(), sizes().name, ": a text of ", positions, " tokens needs a longer table of rotary positions ",
+          "during CUDA graph capture; use the length as part of the key of CudaGraphCache::run()");
+    const UsualPool usual;  // replays overwrite tensors of the cache's pool
     const auto grown = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(positions)));
     rotations_.push_back(rotary_table(config_.rope, config_.head_width(), std::min(grown, sizes().positions),
                                       compute_dtype(config_.dtype)));

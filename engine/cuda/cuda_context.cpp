@@ -157,7 +157,8 @@ CudaContext::CudaContext(int device_index, bool high_priority)
     : index(device_index),
       multiprocessors(multiprocessors_of(device_index)),  // also makes the GPU current
       shared_stream(std::make_shared<CudaStream>(high_priority)),
-      pool(make_cuda_pool(device_index, shared_stream)) {}
+      usual_pool(make_cuda_pool(device_index, shared_stream)),
+      pool(usual_pool) {}
 
 CudaContext::~CudaContext() {
   cudaStreamSynchronize(stream.get());

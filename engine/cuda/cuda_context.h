@@ -30,7 +30,8 @@ class CudaContext {
   const int multiprocessors;  // number of multiprocessors of the GPU
   const std::shared_ptr<const CudaStream> shared_stream;
   const CudaStream& stream = *shared_stream;
-  std::shared_ptr<Pool> pool;     // the cache's pool while CudaGraphCache::run() executes
+  const std::shared_ptr<Pool> usual_pool;
+  std::shared_ptr<Pool> pool;             // usual_pool, or the cache's pool while CudaGraphCache::run() executes
   GraphCapture* graph_capture = nullptr;  // null unless the stream is being captured
   Staging staging;
   ConvolutionPaths convolutions;

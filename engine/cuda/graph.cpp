@@ -1,6 +1,7 @@
 #include "engine/cuda/graph.h"
 
 #include <map>
+#include <utility>
 
 #include "engine/context.h"
 #include "engine/cuda/rank_pools.h"
@@ -152,6 +153,14 @@ bool CudaGraphCache::captured(const std::vector<int64_t>& key) const {
 }
 
 size_t CudaGraphCache::captures() const { return impl_->captures; }
+
+UsualPool::UsualPool() : context_(context().cuda) {
+  if (context_) before_ = std::exchange(context_->pool, context_->usual_pool);
+}
+
+UsualPool::~UsualPool() {
+  if (context_) context_->pool = std::move(before_);
+}
 
 namespace {
 GraphCapture* graph_capture() { return context().cuda ? context().cuda->graph_capture : nullptr; }

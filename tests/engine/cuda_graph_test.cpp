@@ -1,6 +1,8 @@
 // Steps captured as CUDA graphs.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "engine/event.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
@@ -111,6 +113,31 @@ TEST_F(CudaGraphs, RefusesWorkThatCannotBeCaptured) {
                         }),
                 HasSubstr("run() was called during CUDA graph capture"));
     EXPECT_THAT(refusal({6}, [] { check(!capturing(), "custom error"); }), HasSubstr("custom error"));
+  });
+}
+
+// Without UsualPool, the table of the second key is in memory that replays of the first key overwrite.
+TEST_F(CudaGraphs, TensorsOfTheUsualPoolSurviveReplays) {
+  on_gpu([] {
+    CudaGraphCache graphs;
+    std::map<int64_t, Tensor> tables;
+    const auto step = [&](int64_t n) {
+      Tensor& table = tables[n];
+      if (!table.defined()) {
+        const UsualPool usual;
+        table = Tensor::full({n}, static_cast<double>(n));
+      }
+      const Tensor scratch = Tensor::full({8 * n}, -1), more = scratch.clone();
+    };
+    std::vector<How> how;
+    for (const int64_t n : {512, 512, 1024, 512, 1024}) {
+      how.push_back(graphs.run({n}, [&] { step(n); }));
+      for (const auto& [size, table] : tables) {
+        EXPECT_EQ(table.item(0), size) << "after a run of " << n;
+        EXPECT_EQ(table.item(size - 1), size) << "after a run of " << n;
+      }
+    }
+    EXPECT_EQ(how, (std::vector{How::eager, How::captured, How::eager, How::replayed, How::captured}));
   });
 }
 

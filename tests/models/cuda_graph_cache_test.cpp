@@ -1,12 +1,16 @@
 // Training steps of ResNet and BERT with CUDA graphs must match steps without graphs bit for bit.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "autograd/ops/softmax_cross_entropy.h"
 #include "comm/transport/local.h"
+#include "engine/context.h"
 #include "engine/gpu.h"
 #include "engine/graph.h"
 #include "engine/philox.h"
 #include "models/bert.h"
+#include "models/llama.h"
 #include "models/resnet.h"
 #include "optim/data_parallel.h"
 
@@ -170,6 +174,44 @@ TEST_F(CudaGraphCacheTest, ResNetTrainsAsWithoutGraphs) {
 TEST_F(CudaGraphCacheTest, BertWithDropoutTrainsAsWithoutGraphs) {
   expect_same({.graphs = true}, bert);
   expect_same({.graphs = true, .ranks = 2, .optimizer = "birder", .dtype = DType::bf16}, bert);
+}
+
+// A longer text needs a longer table of rotary positions, which replays of a shorter text must not overwrite.
+TEST_F(CudaGraphCacheTest, LlamaReadsTextsOfTwoLengths) {
+  const ContextGuard guard(context_on(cuda_device(0)));
+  const NoGrad no_grad;
+  constexpr int64_t kShort = 64, kLong = 128, kWidth = 8;
+  const LlamaConfig config{.vocab_size = 11,
+                           .max_position_embeddings = kLong,
+                           .hidden_size = kWidth,
+                           .intermediate_size = 6,
+                           .num_hidden_layers = 1,
+                           .num_attention_heads = 1};
+  const auto plain = make_llama(config), captured = make_llama(config);  // equal weights
+  struct Text {
+    Tensor ids, hidden;
+  };
+  std::map<int64_t, Text> texts;
+  RandomStream random(5, Purpose::test, 0, 0);
+  for (const int64_t length : {kShort, kLong}) {
+    const Tensor ids({1, length}, DType::i32, kCpu);
+    for (int32_t& id : ids.span<int32_t>()) id = static_cast<int32_t>(random.below(11));
+    texts[length] = {ids, Tensor({length, kWidth})};
+  }
+  CudaGraphCache graphs;
+  using Run = std::pair<int64_t, How>;
+  for (const auto& [length, how] : {Run{kShort, How::eager},
+                                    {kShort, How::captured},
+                                    {kLong, How::eager},
+                                    {kShort, How::replayed},
+                                    {kLong, How::captured},
+                                    {kShort, How::replayed},
+                                    {kLong, How::replayed}}) {
+    const Text& text = texts.at(length);
+    EXPECT_EQ(graphs.run({length}, [&] { text.hidden.copy_from(captured->forward(text.ids).value()); }), how);
+    EXPECT_EQ(text.hidden.to_vector<float>(), plain->forward(text.ids).value().to_vector<float>())
+        << "length " << length << ", how " << static_cast<int>(how);
+  }
 }
 
 }  // namespace cuda_graph_cache_test
