@@ -45,14 +45,18 @@ bool LateVariance::any(const Bucket& bucket, const Tensor& v) {
   return zeros == Zeros::some;
 }
 
-void LateVariance::forget() { std::fill(zeros_.begin(), zeros_.end(), Zeros::unknown); }
-
-void LateVariance::begin(const Bucket& bucket, const Tensor& v, const Tensor& e) {
-  if (any(bucket, v)) clear(v, e, bucket.numel);
+void LateVariance::begin(int64_t step, int64_t frozen_at) {
+  if (step == step_) return;
+  step_ = step;
+  const bool measures = on_ && step > frozen_at;
+  if (!since_) since_ = measures && step > frozen_at + 1 ? frozen_at + 1 : 0;  // as if T had not changed
+  clears_ = measures != (*since_ > 0);
+  if (clears_) since_ = measures ? step : 0;
 }
 
 void LateVariance::measure(const Bucket& bucket, const Tensor& v, const Tensor& e) {
-  if (!any(bucket, v)) return;
+  if (clears_) clear(v, e, bucket.numel);
+  if (since_ == 0 || !any(bucket, v)) return;
   const one_bit::LateMoment update{{static_cast<float>(beta2_), static_cast<float>(1 - beta2_)}};
   on_device(e, [&](auto device) {
     const float *g = data_ptr<float>(device, bucket.grad), *where = data_ptr<float>(device, v);
@@ -85,7 +89,25 @@ Tensor LateVariance::exchange(const Bucket& bucket, const Tensor& v, const Tenso
   return mean;
 }
 
-double late_correction(double beta2, int64_t steps) { return 1 - std::pow(beta2, static_cast<double>(steps)); }
+double LateVariance::correction() const {
+  return 1 - std::pow(beta2_, static_cast<double>(step_ - since_.value_or(0) + 1));
+}
+
+// A negative number, because older checkpoints of 1-bit Adam and 1-bit LAMB end with a positive one.
+void LateVariance::add_to(std::vector<double>& counters) const {
+  if (since_) counters.push_back(-1 - static_cast<double>(*since_));
+}
+
+std::vector<double> LateVariance::restore(std::vector<double> counters) {
+  std::fill(zeros_.begin(), zeros_.end(), Zeros::unknown);
+  step_ = 0;
+  since_.reset();
+  if (!counters.empty() && counters.back() < 0 && counters.back() > -0x1p53) {
+    since_ = -1 - std::llround(counters.back());
+    counters.pop_back();
+  }
+  return counters;
+}
 
 bool has_refresh(int64_t after, int64_t h, int64_t first, int64_t last) {
   int64_t step = after + h;

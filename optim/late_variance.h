@@ -1,6 +1,7 @@
 // LateVariance: second moments of values whose first gradient comes after v has been frozen.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace godwit {
 // For optimizers that freeze v after step T and set the momentum of values with v = 0 to 0. These values need no error
 // feedback, so their elements of `e` store the second moment of this rank's gradients since T instead:
 //   eᵢ ← β2·eᵢ + (1−β2)·gᵢ²
-// A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). If only one rank has gradients of
+// A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). After a resume with a smaller T, the
+// second moments begin with the resume, which then takes the place of T. If only one rank has gradients of
 // the value, this is the second moment of the mean gradient; otherwise it is at least as large.
 //
 // Values with v > 0 are not changed. If no value of a bucket has v = 0, its bits and traffic are the same as without a
@@ -23,10 +25,11 @@ class LateVariance {
   // buckets.
   LateVariance(bool on, double beta2, int64_t buckets);
 
+  // Must be called in each step after T before the other functions, also more than once. `frozen_at`: T. If elements
+  // of `e` are errors before this step and second moments after it, or vice versa, measure() sets them to 0 first.
+  void begin(int64_t step, int64_t frozen_at);
   // Must be called for each bucket in each step after T, with this rank's gradient in bucket.grad, before v may change.
   void measure(const Bucket& bucket, const Tensor& v, const Tensor& e);
-  // Must be called in step T + 1, before measure(), if `e` was used before T.
-  void begin(const Bucket& bucket, const Tensor& v, const Tensor& e);
   // Calls all_reduce.mean(bucket, z, mean, comm, step) and preserves the second moments in `e`.
   void mean(ErrorFeedbackAllReduce& all_reduce, const Bucket& bucket, const Tensor& v, const Tensor& z,
             const Tensor& mean, Communicator& comm, int64_t step);
@@ -36,18 +39,24 @@ class LateVariance {
                   const std::string& purpose);
   // Whether v of some value of the bucket is 0. Equal on all ranks. False if not `on`.
   bool any(const Bucket& bucket, const Tensor& v);
-  void forget();  // must be called after v of all buckets has changed
+  // The divisor of late second moments in this step: v̂ is the squared result of exchange() divided by this number.
+  double correction() const;
+  // Adds the state of this object to the counters of a checkpoint.
+  void add_to(std::vector<double>& counters) const;
+  // Must be called after a resume. Returns the counters without those of add_to(), which older checkpoints do not have.
+  std::vector<double> restore(std::vector<double> counters);
 
  private:
   enum class Zeros : int8_t { unknown, none, some };
   bool on_;
   double beta2_;
   std::vector<Zeros> zeros_;  // zeros of v in each bucket
+  int64_t step_ = 0;          // the step of begin()
+  // The first step whose gradients are in the second moments; 0: `e` has errors only; none: not known after a resume.
+  std::optional<int64_t> since_ = 0;
+  bool clears_ = false;  // whether measure() sets `e` to 0 where v = 0
 };
 
-// The divisor of late second moments: v̂ of a value is the squared result of LateVariance::exchange() divided by this
-// number. `steps`: number of steps since T.
-double late_correction(double beta2, int64_t steps);
 // Whether a step in [first, last] equals after + h·(2ʲ − 1) for some j > 0.
 bool has_refresh(int64_t after, int64_t h, int64_t first, int64_t last);
 

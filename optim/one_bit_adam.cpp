@@ -59,10 +59,11 @@ void OneBitAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
     return freeze_.measure(bucket);
   }
   const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
+  late_.begin(step.step, freeze_.frozen_at());
   late_.measure(bucket, v, e);
   if (freeze_.refreshes(step.step)) {
     const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "one_bit_adam/refresh");
-    refresh_variance(freeze_, bucket, v, mean, variance_correction());
+    refresh_variance(freeze_, late_, bucket, v, mean, variance_correction());
   }
   const Tensor& m = state_of(m_, bucket);
   const Tensor& z = options_.keep_local_momentum ? m : bucket.grad;
@@ -100,6 +101,12 @@ void OneBitAdam::apply(Bucket& bucket, const StepInfo& step) {
     if (options_.keep_local_momentum) update_by_decay(device, kOneBitAdam, bucket, decay, all, update, x, agreed, v);
     else update_by_decay(device, kOneBitAdam, bucket, decay, all, update, x, m, agreed, v);
   });
+}
+
+std::vector<double> OneBitAdam::counters() const {
+  std::vector<double> all = freeze_.counters();
+  late_.add_to(all);
+  return all;
 }
 
 std::vector<StateTensor> OneBitAdam::state() const {

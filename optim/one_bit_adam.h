@@ -41,8 +41,8 @@ class OneBitAdam : public Optimizer {
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
-  std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters, v_), late_.forget(); }
+  std::vector<double> counters() const override;
+  void restore(const std::vector<double>& counters) override { freeze_.restore(late_.restore(counters), v_); }
   std::vector<StateTensor> state() const override;  // "m", "v", "e", "server_e"
 
  private:

@@ -120,12 +120,13 @@ void OneBitLamb::exchange(Bucket& bucket, Communicator& comm, const StepInfo& st
   }
   if (step.step == freeze_.frozen_at() + 1) state_of(v_fresh_, bucket).copy_from(state_of(v_, bucket));
   const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
+  late_.begin(step.step, freeze_.frozen_at());
   late_.measure(bucket, v, e);
   if (freeze_.refreshes(step.step)) {
     const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "one_bit_lamb/refresh");
-    refresh_variance(freeze_, bucket, v, mean, correction(options_.beta2, freeze_.frozen_at()));
+    refresh_variance(freeze_, late_, bucket, v, mean, correction(options_.beta2, freeze_.frozen_at()));
     fill_variance(bucket, state_of(v_fresh_, bucket), mean,
-                  correction(options_.beta2, step.step - 1) / freeze_.late_correction());
+                  correction(options_.beta2, step.step - 1) / late_.correction());
   }
   on_device(bucket.grad, [&](auto device) {
     float* g = data_ptr<float>(device, bucket.grad);
@@ -173,6 +174,12 @@ void OneBitLamb::apply_frozen(Where device, Bucket& bucket, const StepInfo& step
       .f = data_ptr<float>(device, factors_.at(b)),
       .mean = data_ptr<float>(device, means_.at(b))};
   frozen_lamb_update(device, a, bucket, parameters);
+}
+
+std::vector<double> OneBitLamb::counters() const {
+  std::vector<double> all = freeze_.counters();
+  late_.add_to(all);
+  return all;
 }
 
 std::vector<StateTensor> OneBitLamb::state() const {

@@ -64,8 +64,8 @@ class OneBitLamb : public Optimizer {
   void exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) override;
   void apply(Bucket& bucket, const StepInfo& step) override;
   std::string event(int64_t step) const override { return freeze_.event(step); }
-  std::vector<double> counters() const override { return freeze_.counters(); }
-  void restore(const std::vector<double>& counters) override { freeze_.restore(counters, v_), late_.forget(); }
+  std::vector<double> counters() const override;
+  void restore(const std::vector<double>& counters) override { freeze_.restore(late_.restore(counters), v_); }
   // "m", "v", "v_fresh", "e", "server_e"; "coefficient" and "factor" with one value per parameter, at its first
   // element.
   std::vector<StateTensor> state() const override;

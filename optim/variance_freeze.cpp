@@ -12,7 +12,6 @@
 #include "engine/update_each.h"
 #include "optim/clip.h"
 #include "optim/kernels/one_bit_kernels.h"
-#include "optim/late_variance.h"
 
 namespace godwit {
 namespace {
@@ -92,7 +91,8 @@ void VarianceFreeze::measure(const Bucket& bucket) {
   }
 }
 
-std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v) {
+std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g, const Tensor& v,
+                                           double late_correction) {
   const double correction = held(frozen_at_);
   const double weight = refresh_ == Refresh::follow ? std::min(refresh_weight(), kLargestWeight) : 0;
   const std::vector<double> all = squares_of_slots(bucket, g);
@@ -109,15 +109,15 @@ std::vector<double> VarianceFreeze::growth(const Bucket& bucket, const Tensor& g
     if (!std::isfinite(ratio)) factors[s] = 1;
     else factors[s] = ratio > kOutgrown ? std::min(ratio, kLargestFactor) : 1 - weight + weight * ratio;
     norm *= factors[s];
-    if (std::isfinite(all[s])) norm += correction / late_correction() * (all[s] - squares);
+    if (std::isfinite(all[s])) norm += correction / late_correction * (all[s] - squares);
   }
   return factors;
 }
 
-void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, const Tensor& mean,
-                      double correction) {
-  const std::vector<double> factors = freeze.growth(bucket, mean, v);
-  fill_variance(bucket, v, mean, correction / freeze.late_correction(), factors);
+void refresh_variance(VarianceFreeze& freeze, const LateVariance& late, const Bucket& bucket, const Tensor& v,
+                      const Tensor& mean, double correction) {
+  const std::vector<double> factors = freeze.growth(bucket, mean, v, late.correction());
+  fill_variance(bucket, v, mean, correction / late.correction(), factors);
 }
 
 void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,

@@ -11,6 +11,7 @@
 #include "comm/buckets/bucket.h"
 #include "comm/group.h"
 #include "comm/state_tensor.h"
+#include "optim/late_variance.h"
 
 namespace godwit {
 
@@ -52,10 +53,8 @@ class VarianceFreeze {
   // Must be called for each bucket in each step of the warm-up, with the mean gradient in bucket.grad.
   void measure(const Bucket& bucket);
   // Returns the factor on v for each slot. Must be called for each bucket in a refresh, with the result of
-  // LateVariance::exchange() and the old v.
-  std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v);
-  // The divisor of the squares of LateVariance::exchange() in a refresh.
-  double late_correction() const { return held(step_ - frozen_at_); }
+  // LateVariance::exchange(), the old v and LateVariance::correction().
+  std::vector<double> growth(const Bucket& bucket, const Tensor& g, const Tensor& v, double late_correction);
   std::vector<double> counters() const;               // all numbers of this object, for checkpoints
   // Sets the numbers of a checkpoint. `v`: the restored second moments, one tensor per bucket. If the numbers belong to
   // other shards, the norms are computed from v, and the test for the end of the warm-up begins anew. Ranks with the
@@ -89,9 +88,9 @@ class VarianceFreeze {
   std::shared_ptr<Group> shards_;  // null if this rank has all parameters
 };
 
-// Refreshes v = correction·v̂ of a bucket as described at VarianceFreeze. `mean`: result of LateVariance::exchange().
-void refresh_variance(VarianceFreeze& freeze, const Bucket& bucket, const Tensor& v, const Tensor& mean,
-                      double correction);
+// Refreshes v = correction·v̂ of a bucket as described at VarianceFreeze. `mean`: result of late.exchange().
+void refresh_variance(VarianceFreeze& freeze, const LateVariance& late, const Bucket& bucket, const Tensor& v,
+                      const Tensor& mean, double correction);
 // v ← correction·g² where v is 0, otherwise v ← factor·v. `factors`: one per slot; empty: all 1.
 void fill_variance(const Bucket& bucket, const Tensor& v, const Tensor& g, double correction,
                    const std::vector<double>& factors = {});

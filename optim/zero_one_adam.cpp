@@ -127,7 +127,7 @@ std::pair<double, double> ZeroOneAdam::variance_weights(int64_t step) const {
 
 void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& step) {
   begin(step);
-  if (step.step > schedule_->last_variance()) refresh(bucket, comm, step);
+  refresh(bucket, comm);
   const auto r = [](double value) { return static_cast<float>(value); };
   Tensor mean;
   if (variance_) {
@@ -151,14 +151,13 @@ void ZeroOneAdam::exchange(Bucket& bucket, Communicator& comm, const StepInfo& s
 }
 
 // Measures the second moments of values with v = 0, and sets v in a refresh.
-void ZeroOneAdam::refresh(Bucket& bucket, Communicator& comm, const StepInfo& step) {
+void ZeroOneAdam::refresh(Bucket& bucket, Communicator& comm) {
   const Tensor &v = state_of(v_, bucket), &e = all_reduce_.residual(bucket);
-  const int64_t after = step.step - schedule_->last_variance();
-  if (after == 1) late_.begin(bucket, v, e);
+  late_.begin(step_, schedule_->last_variance());
   late_.measure(bucket, v, e);
   if (!refresh_ || !late_.any(bucket, v)) return;
   const Tensor mean = late_.exchange(bucket, v, e, *comm.world, options_.dense_wire, "zero_one_adam/refresh");
-  fill_variance(bucket, v, mean, 1 / late_correction(options_.beta2, after));
+  fill_variance(bucket, v, mean, 1 / late_.correction());
 }
 
 void ZeroOneAdam::agree(Bucket& bucket, Communicator& comm) {
@@ -208,10 +207,16 @@ void ZeroOneAdam::synchronize(Buckets& buckets, Communicator& comm) {
 }
 
 // Checkpoints are saved after synchronizations.
-void ZeroOneAdam::restore(const std::vector<double>&) {
+void ZeroOneAdam::restore(const std::vector<double>& counters) {
   schedule_ = std::make_unique<SyncSchedule>(options_);
   sync_ = true, step_ = 0;
-  late_.forget();
+  late_.restore(counters);
+}
+
+std::vector<double> ZeroOneAdam::counters() const {
+  std::vector<double> all;
+  late_.add_to(all);
+  return all;
 }
 
 std::vector<StateTensor> ZeroOneAdam::state() const {

@@ -62,13 +62,14 @@ class ZeroOneAdam : public Optimizer {
 
   bool synchronized() const override { return sync_; }
   void synchronize(Buckets& buckets, Communicator& comm) override;  // like a step in T_u
+  std::vector<double> counters() const override;
   void restore(const std::vector<double>& counters) override;
   // "m", "v", "u", "e", "server_e"; also "x_sync" if an interval is above 1.
   std::vector<StateTensor> state() const override;
 
  private:
   void begin(const StepInfo& step);
-  void refresh(Bucket& bucket, Communicator& comm, const StepInfo& step);
+  void refresh(Bucket& bucket, Communicator& comm);
   std::pair<double, double> variance_weights(int64_t step) const;
   void agree(Bucket& bucket, Communicator& comm);
   void apply_agreed(Bucket& bucket);

@@ -71,68 +71,6 @@ TEST(Checkpoint, OtherOptionsTopologiesAndSkippedStepsContinueWithTheSameBits) {
   }
 }
 
-// The gradient of w; element 3 of 7 has one only in step `rare`, on rank 1.
-Var rare_gradient_loss(const Var& w, int rank, int64_t step, int64_t rare) {
-  return Var::result(Tensor::full({1}, 1), {w}, [=, dw = w.gradient()](const Tensor& dy) {
-    const Tensor there = dw.target(), g(there.shape(), there.dtype(), kCpu);
-    for (int64_t i = 0; i < g.numel(); ++i) {
-      const bool none = i % 7 == 3 && (step != rare || rank != 1);
-      g.data<float>()[i] =
-          none ? 0 : static_cast<float>(dy.item() * (0.1 + 0.01 * static_cast<double>((i + step) % 5)));
-    }
-    there.copy_from(g);
-    dw.add(there);
-  });
-}
-
-// A run stops between the only gradient of some values and the refresh that gives them their second moment, in the step
-// after the checkpoint. It continues in new objects, or in those of the run.
-TEST(Checkpoint, KeepsSecondMomentsUntilTheirRefresh) {
-  for (const auto& [name, saved] : {std::pair{"one_bit_adam", 4}, {"one_bit_lamb", 4}, {"zero_one_adam", 5}}) {
-    SCOPED_TRACE(name);
-    const TempFolder folder;
-    struct Result {
-      std::vector<float> x;
-      test::Remains state;
-      bool operator==(const Result&) const = default;
-    };
-    std::vector<Result> whole(2), resumed(2), returned(2);
-    const auto train = [&](int64_t first, bool returns, std::vector<Result>& results) {
-      run_local({2, 1}, [&](Communicator& comm) {
-        const Var w(Tensor::full({70}, 1), true);
-        DataParallelOptions options;
-        options.optimizer = name;
-        options.optimizer.set("warmup_steps", 2).set("weight_decay", 0);
-        if (options.optimizer.has("warmup")) options.optimizer.set("warmup", "fixed");
-        else options.optimizer.set("intervals", "fixed").set("max_interval", 2);
-        DataParallel replica({{"w", w}}, comm, options);
-        CheckpointExtras extras;
-        bool again = returns, moved = false;
-        if (first > 1) load_checkpoint(folder / "step", replica, comm, extras);
-        for (int64_t t = first; t <= 9; ++t) {
-          replica.begin_step(1e-2);
-          replica.backward(rare_gradient_loss(w, comm.rank, t, saved));
-          replica.finish_step();
-          moved = moved || w.value().item(3) != 1;
-          if (first == 1 && !returns && t == saved) save_checkpoint(folder / "step", replica, comm);
-          if (t == saved) { EXPECT_FALSE(moved); }
-          if (t < 9 || !again) continue;
-          load_checkpoint(folder / "step", replica, comm, extras);
-          t = saved, again = false;
-        }
-        EXPECT_TRUE(moved) << "the value trains";
-        results[static_cast<size_t>(comm.rank)] = {w.value().to_vector<float>(),
-                                                   test::hashes_of(replica.optimizer().state())};
-      });
-    };
-    train(1, false, whole);
-    train(saved + 1, false, resumed);
-    EXPECT_EQ(resumed, whole);
-    train(1, true, returned);
-    EXPECT_EQ(returned, whole);
-  }
-}
-
 TEST(Checkpoint, EmptyParametersHaveNoState) {
   for (const char* name : {"adamw", "birder", "one_bit_adam", "one_bit_lamb", "lamb"}) {
     SCOPED_TRACE(name);

@@ -44,11 +44,12 @@ std::vector<double> refreshed(const std::array<double, 4>& warm, const std::arra
     for (int64_t step = 21; step <= last; ++step) {
       EXPECT_FALSE(freeze.warming_up(step));
       set(step <= 25 ? first : second);
+      late.begin(step, freeze.frozen_at());
       late.measure(bucket, v, e);
       if (!freeze.refreshes(step)) continue;
       const Tensor mean = late.exchange(bucket, v, e, *comm.world, DenseWire::f32, "refresh");
       if (step != 25 && step != last) continue;
-      refresh_variance(freeze, bucket, v, mean, correction);
+      refresh_variance(freeze, late, bucket, v, mean, correction);
       for (size_t j = 0; j < 4; ++j) all.push_back(static_cast<double>(v.data<float>()[j]) / correction);
     }
   });
