@@ -66,6 +66,7 @@ void load_parameters(const std::string& folder, const Manifest& manifest, DataPa
     check(used == saved.size(), path, ": has ", saved.size(), " parameters, but the model ", used);
   });
   const auto load = [&](Bucket& bucket) {
+    const auto busy = comm.world->control()->busy();  // values are read from the files only now
     for (const Slot& slot : bucket.slots)
       bucket.param.range(slot.offset, slot.numel)
           .copy_from(
@@ -244,7 +245,8 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
     done += describe_tensors(extras);
   }
   const std::vector<double> weights = same ? std::vector<double>() : weights_of(saved_ranks, world.size(), comm.rank);
-  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved;  // tensors of the saved ranks whose mean is loaded
+  // Tensors of the saved ranks whose mean is loaded, and of rank 0.
+  std::vector<std::pair<int, std::map<std::string, Tensor>>> saved, saved_by_0;
   on_all(world, [&] {
     std::map<std::string, std::string> numbers;
     std::vector<double> used;
@@ -254,8 +256,11 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
         used.push_back(same ? 1 : weights[static_cast<size_t>(rank)]);
       }
     for (const auto& [name, values] : extras.tensors) load_tensor(values, name, folder, saved, used);
+    // Equal on all ranks. Means of several ranks might differ in the last bit.
+    if (!same) saved_by_0.emplace_back(0, tensors_of(0));
+    const auto& equal = same ? saved : saved_by_0;
     for (const auto& [name, values] : extras.optional)
-      if (saved.front().second.contains(kTensor + name)) load_tensor(values, name, folder, saved, used);
+      if (equal.front().second.contains(kTensor + name)) load_tensor(values, name, folder, equal, {1});
     if (same)
       for (const auto& [name, values] : extras.own) load_tensor(values, name, folder, saved, used);
     const std::string path = folder + "/" + rank_file(saved.front().first);

@@ -89,6 +89,7 @@ ImageTask::ImageTask(const ImageConfig& config, const ImageData& data, Communica
 
 // The last layer keeps its initial values if the file has other classes or no such layer.
 void ImageTask::load_initial_weights() {
+  const auto busy = comm_.world->control()->busy();  // a host may read its data much more slowly than another
   if (const auto* vit = dynamic_cast<const Vit*>(model_.get())) check_positions(config_.init_weights, *vit);
   const std::vector<Parameter> parameters = model_->parameters();
   const std::vector<std::string> head{parameters.end()[-2].name, parameters.end()[-1].name};

@@ -41,6 +41,10 @@ void make_folders(const std::string& dir) {
   fail("run directory ", dir, ": cannot be created (", reason, ")", kRemedy);
 }
 
+[[noreturn]] void fail_in_use(const std::string& dir) {
+  fail("run directory ", dir, ": another run is writing there", kRemedy);
+}
+
 [[noreturn]] void fail_taken(const std::string& dir) {
   fail("run directory ", dir, ": contains metrics of another run; choose another --run-dir or remove the folder");
 }
@@ -126,7 +130,7 @@ std::FILE* open_metrics(const std::string& dir, std::optional<ResumedAt> resumed
   }
   std::fclose(file);
   if (locked) fail_taken(dir);
-  fail("run directory ", dir, ": another run is writing there", kRemedy);
+  fail_in_use(dir);
 }
 
 std::string fresh_dir(const std::string& name) {
@@ -161,6 +165,11 @@ std::string create_run_dir(const std::string& wanted, const std::string& name, b
   if (!error && size > 0 && !resumed) fail_taken(wanted);
   check_foreign_files(wanted, resumed);
   return wanted;
+}
+
+RunLock::RunLock(const std::string& dir) {
+  metrics_.reset(std::fopen(metrics_file(dir).c_str(), "r+b"));  // a lock of NFS needs a file open for writing
+  if (metrics_ && ::flock(::fileno(metrics_.get()), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) fail_in_use(dir);
 }
 
 RunLog::RunLog(std::string dir, const std::string& config_json, bool tensorboard, std::optional<ResumedAt> resumed)

@@ -1,6 +1,7 @@
 // RunLog: the files of a run directory: config.json, metrics.jsonl and TensorBoard's event file.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +39,17 @@ struct ResumedAt {
   int64_t step;           // last step before the resume
   int64_t metrics_bytes;  // size of metrics.jsonl at that step; later lines are removed
   bool complete = false;  // whether the run takes no further step; summary.json then stays
+};
+
+// Excludes other runs from a run directory by a lock on its metrics.jsonl, as RunLog does.
+class RunLock {
+ public:
+  RunLock() = default;  // locks nothing
+  // Throws if a run is writing in the directory. Locks nothing without metrics.jsonl or locks of the file system.
+  explicit RunLock(const std::string& dir);
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> metrics_{nullptr, std::fclose};
 };
 
 // Appends JSON objects to metrics.jsonl, one per line, and the same figures to TensorBoard's event file. A line is

@@ -79,6 +79,7 @@ std::unique_ptr<CausalLM> make_model(const GptConfig& config, const GptData& dat
   }
   const std::string& folder = config.init_weights;
   check_host_memory(config, comm, folder.empty() ? "model " + config.model_name : folder, numel);
+  const auto busy = comm.world->control()->busy();  // a host may read its data much more slowly than another
   return folder.empty() || !continued_checkpoint(config).empty() ? make_causal_lm(data.model)
                                                                  : load_causal_lm(folder, data.model);
 }

@@ -71,8 +71,10 @@ LmTask::LmTask(const LmConfig& config, const LmData& data, Communicator& comm)
   check_data(*comm.world, hash_of(data.train), "the training text");
   check_data(*comm.world, hash_of(data.valid), "the validation text");
   check_data(*comm.world, hash_of(data.test), "the test text");
-  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty()) {
+    const auto busy = comm.world->control()->busy();  // a host may read its data much more slowly than another
     nn::load_weights(config.init_weights, *model_);
+  }
 }
 
 void LmTask::on_run_start(const std::string& run_dir) {

@@ -38,8 +38,10 @@ TextTask::TextTask(const TextConfig& config, const TextData& data, Communicator&
                   "use the same weights on all ranks");
   check_data(*comm.world, data.train->hash(), "the training data");
   check_data(*comm.world, data.test->hash(), "the test data");
-  if (!config.init_weights.empty() && continued_checkpoint(config).empty())
+  if (!config.init_weights.empty() && continued_checkpoint(config).empty()) {
+    const auto busy = comm.world->control()->busy();  // a host may read its data much more slowly than another
     notes_.push_back({"weights", load_pretrained(config.init_weights, *model_).str()});
+  }
 }
 
 void TextTask::on_run_start(const std::string& run_dir) {

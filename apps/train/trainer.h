@@ -158,7 +158,9 @@ class Trainer {
     int64_t step = 0;  // 0: none
     double value = 0;
   };
-  Best best_, saved_best_;               // best evaluation; best one with a complete checkpoint; only on the leader
+  // Only on the leader: the best evaluation, the best one with a complete checkpoint, and the last one that was the
+  // best when its checkpoint was written.
+  Best best_, saved_best_, pending_best_;
   int64_t evaluated_step_ = 0;           // step of the last evaluation
   std::optional<int64_t> metrics_size_;  // size of metrics.jsonl that a resumed run keeps, in bytes
   TimeSplit all_times_;                  // sums over all steps of this rank
@@ -170,6 +172,7 @@ class Trainer {
   std::string run_dir_;
   std::string weights_dir_;      // run_dir_, or the fallback folder
   std::string write_error_;      // only on rank 0
+  RunLock lock_;                 // of a resumed run, until log_ exists
   std::unique_ptr<RunLog> log_;  // only on rank 0
 };
 

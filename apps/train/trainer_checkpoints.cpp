@@ -40,6 +40,7 @@ void Trainer::find_resumed() {
   check(!config_.run_dir.empty() && (wanted == "auto" || config_.run_dir == wanted), "resume is ", wanted,
         ", but run_dir is '", config_.run_dir, "'; give both with --resume DIR, or --resume auto --run-dir DIR");
   const std::string folder = config_.run_dir + "/checkpoints";
+  if (leader()) lock_ = RunLock(config_.run_dir);  // another run might remove the checkpoint, or add one
   const std::string newest = leader() ? newest_checkpoint(folder) : "";
   resumed_ = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
   if (leader()) {
@@ -188,6 +189,7 @@ void Trainer::note_best(const Evaluation& result) {
   comm_.world->broadcast(better, 0, "checkpoint/best");
   if (better.item(0) != 0) {
     best_ = {step_, value.value_or(0)};
+    if (saved_step_ == step_) pending_best_ = best_;
     checkpoint_due_ = true;
   }
 }
@@ -217,6 +219,7 @@ void Trainer::checkpoint(Progress& progress) {
     return no_checkpoint(step_, error.what(), progress);
   }
   saved_step_ = pending_step_ = step_;
+  if (best_.step == step_) pending_best_ = best_;
   pending_wait_s_ = seconds_since(begin);
   announced_ = false;
 }
@@ -256,7 +259,9 @@ void Trainer::announce_checkpoint(Progress& progress) {
     progress.line(detail::concat("notice: old checkpoints are not removed: ", error.what()));
   }
   // The checkpoint of the best step may have been complete before the evaluation, also in an interrupted run.
-  if (all.contains(best_.step)) saved_best_ = best_;
+  // pending_best_ may no longer be the best, but becomes the best again if the next checkpoint fails.
+  for (const Best& best : {pending_best_, best_})
+    if (all.contains(best.step)) saved_best_ = best;
   int64_t old = std::ssize(all) - config_.checkpoint.keep;
   for (auto checkpoint = all.begin(); old > 0; ++checkpoint, --old)
     if (checkpoint->first != saved_best_.step) remove_checkpoint(checkpoint->second);
@@ -273,10 +278,15 @@ void Trainer::announce_checkpoint(Progress& progress) {
 void Trainer::roll_back(Progress& progress) {
   finish_checks();
   finish_checkpoint(progress);
-  const std::string newest = leader() ? newest_checkpoint(run_dir_ + "/checkpoints") : "";
+  std::string newest, problem;
+  try {
+    if (leader()) newest = newest_checkpoint(run_dir_ + "/checkpoints");
+  } catch (const CheckpointFailed& error) {  // a network file system may fail for a while
+    problem = detail::concat(": ", error.what());
+  }
   const std::string folder = gather_texts(*comm_.world, {newest}, "checkpoint/find").front().front();
   if (folder.empty()) {
-    if (leader()) progress.line("notice: there is no checkpoint to roll back to");
+    if (leader()) progress.line("notice: there is no checkpoint to roll back to" + problem);
     return;
   }
   CheckpointExtras state = extras();

@@ -36,6 +36,7 @@ void Trainer::open_run(Progress& progress) {
         ": has checkpoints of another run; choose another --run-dir, or continue it with --resume ", run_dir_);
   std::optional<ResumedAt> resumed;
   if (metrics_size_) resumed = {first_step_, *metrics_size_, first_step_ == total_steps_};
+  lock_ = RunLock();  // RunLog locks the directory itself
   log_ = std::make_unique<RunLog>(run_dir_, to_json(config_, false), config_.tensorboard, resumed);
   task_.on_run_start(run_dir_);
   // A launcher forwards Ctrl-C as SIGTERM. If a rank has died, the launcher also sends SIGTERM, soon followed by

@@ -72,6 +72,8 @@ class Loco : public Exchange {
     return all;
   }
   void restore(const std::vector<double>& counters) override {
+    check(counters.size() >= 3, name_, ": the checkpoint has ", counters.size(), " counters, expected ",
+          3 + units().size());
     values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
     zero_ = std::llround(counters.at(2));
     if (counters.size() == 3) return;  // saved by an earlier version
