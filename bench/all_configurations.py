@@ -219,8 +219,8 @@ def main():
     if not arguments.print:
         if not arguments.data:
             parser.error("--data FOLDER is needed")
-        subprocess.run([root / "scripts/build", "release", "train_resnet", "train_bert", "train_gpt", "train_lm"], check=True, cwd=root)
         arguments.commit = sources.commit()
+        subprocess.run([root / "scripts/build", "release", "train_resnet", "train_bert", "train_gpt", "train_lm"], check=True, cwd=root)
         done = {(row["configuration"], row["run"]) for row in read_rows()}
         failed = []
         for key in [key for key in runs if key not in done]:

@@ -30,7 +30,7 @@ import sys
 # have.
 METRICS = (("test_top1", "test top-1, %", 100), ("validation_top1", "validation top-1, %", 100), ("test_accuracy", "accuracy, %", 100),
            ("validation_accuracy", "validation accuracy, %", 100), ("f1", "F1", 1), ("mlm_loss", "masked words' loss", 1),
-           ("test_perplexity", "test perplexity", 1), ("perplexity", "validation perplexity", 1), ("val_loss", "validation loss", 1))
+           ("val_loss", "validation loss", 1))
 
 root = pathlib.Path(__file__).resolve().parent.parent
 
@@ -45,9 +45,8 @@ def read_metrics(folder):
 
 @functools.cache
 def version(program):
-    """What the built program prints about its sources and libraries."""
-    subprocess.run([root / "scripts" / "build", "release", program], check=True)
-    return subprocess.run([root / "build" / "release" / program, "--version"], check=True, capture_output=True, text=True).stdout
+    """Builds the program. Returns what it prints about its sources and libraries."""
+    return subprocess.run([root / program, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def folder_of(out, program, config, seed, data, flags):
@@ -61,7 +60,7 @@ def run(program, config, seed, data, out, flags):
     folder = folder_of(out, program, config, seed, data, flags)
     if read_metrics(folder) is None:
         shutil.rmtree(folder, ignore_errors=True)
-        command = [root / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
+        command = [root / "build" / "release" / program, "--config", config, *(["--data", data] if data else []), "--seed", str(seed), "--run-dir", folder, *flags]
         print("==", " ".join(map(str, command)), file=sys.stderr, flush=True)
         if subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, cwd=root).returncode:
             return None

@@ -93,7 +93,7 @@ def command(cell, steps, run_dir):
             "--set", "checkpoint.at_end=false", "--run-dir", str(run_dir)]
 
 
-def measure(cell, steps):
+def measure(cell, steps, commit):
     """The row of a cell. One host runs without netlab."""
     middle = statistics.median
     if cell.method.startswith("zero_one_adam"):
@@ -114,7 +114,7 @@ def measure(cell, steps):
     return {**cell._asdict(), "samples_per_s": f"{samples / seconds('step'):.2f}", "step_s": f"{seconds('step'):.4f}",
             **{part: f"{seconds(*keys):.4f}" for part, keys in PARTS.items()}, "communication": f"{seconds('communication'):.4f}",
             "mb_between_hosts": f"{middle(line['bytes_inter'] for line in lines) / 1e6:.2f}",
-            "congestion": "" if cell.hosts == "1" else congestion.read_text().strip(), "date": f"{datetime.date.today()}", "commit": sources.commit(),
+            "congestion": "" if cell.hosts == "1" else congestion.read_text().strip(), "date": f"{datetime.date.today()}", "commit": commit,
             "command": " ".join(words).replace(str(root) + "/", "").replace("build/release/", "./")}
 
 
@@ -217,11 +217,12 @@ def main():
         parser.error(f"docs/tables/scaling.csv has no such rows of machine '{options.machine}'; it has machines {', '.join(sorted({cell.machine for cell in rows}))}")
     if not options.print:
         programs = sorted({MODELS[model][0] for model in options.models})
+        commit = sources.commit()
         subprocess.run([root / "scripts" / "build", "release", *programs], check=True)
         for model, *setting in settings:
             for method in options.methods:
                 if (cell := Cell(model, method, *setting)) not in rows:
-                    rows.add(cell, measure(cell, options.steps))
+                    rows.add(cell, measure(cell, options.steps, commit))
                     print(f"{' '.join(cell)}: {rows[cell]['step_s']} s a step", file=sys.stderr, flush=True)
     for setting in settings:
         if setting[1] != "1":

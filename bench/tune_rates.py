@@ -41,7 +41,7 @@ def main():
         if metrics is None:
             return None
         key, label, factor = metric_of(metrics)
-        return factor * [m[key] for m in metrics if key in m][-1] * (-1 if "loss" in key or "perplexity" in key else 1)
+        return factor * [m[key] for m in metrics if key in m][-1] * (-1 if "loss" in key else 1)
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         tried = {config: {float(f"{factor * float(RATE.search(config.read_text())[2]):.2g}"): None for factor in factors} for config in arguments.configs}

@@ -13,9 +13,10 @@ namespace godwit {
 // For optimizers that freeze v after step T and set the momentum of values with v = 0 to 0. These values need no error
 // feedback, so their elements of `e` store the second moment of this rank's gradients since T instead:
 //   eᵢ ← β2·eᵢ + (1−β2)·gᵢ²
-// A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). After a resume with a smaller T, the
-// second moments begin with the resume, which then takes the place of T. If only one rank has gradients of
-// the value, this is the second moment of the mean gradient; otherwise it is at least as large.
+// A refresh in step t exchanges √eᵢ, and v̂ becomes (mean of √eᵢ)²/(1 − β2^(t−T)). If only one rank has gradients of
+// the value, this is the second moment of the mean gradient; otherwise it is at least as large. If a run resumes with a
+// T before its checkpoint, and the checkpoint is from before the former T, the last step before the resume takes the
+// place of T.
 //
 // Values with v > 0 are not changed. If no value of a bucket has v = 0, its bits and traffic are the same as without a
 // LateVariance.

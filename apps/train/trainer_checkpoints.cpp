@@ -189,7 +189,7 @@ void Trainer::note_best(const Evaluation& result) {
   comm_.world->broadcast(better, 0, "checkpoint/best");
   if (better.item(0) != 0) {
     best_ = {step_, value.value_or(0)};
-    if (saved_step_ == step_) pending_best_ = best_;
+    if (saved_step_ == step_) (announced_ ? saved_best_ : pending_best_) = best_;
     checkpoint_due_ = true;
   }
 }

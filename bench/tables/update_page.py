@@ -92,7 +92,7 @@ parser.add_argument("--only", metavar="NAME", help="only this table")
 parser.add_argument("--docs", type=pathlib.Path, default=root / "docs", help="folder of the pages [docs]")
 arguments = parser.parse_args()
 pages = [arguments.docs / name for name in PAGES]
-names = sorted(path.stem for path in scripts.glob("*.py"))
+names = sorted(path.stem for path in scripts.glob("*.py") if path.stem not in NO_TABLES)
 if arguments.only and arguments.only not in names:
     parser.error(f"--only {arguments.only}: no such table; available: {', '.join(names)}")
 if arguments.check:
