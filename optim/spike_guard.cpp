@@ -50,6 +50,8 @@ std::string SpikeGuard::observe(double loss, double gradient_norm) {
   return "";
 }
 
+void SpikeGuard::forget() { values_.zero(), seen_.zero(); }
+
 std::map<std::string, Tensor> SpikeGuard::state() const { return {{"values", values_}, {"seen", seen_}}; }
 
 }  // namespace godwit

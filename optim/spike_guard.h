@@ -29,6 +29,7 @@ class SpikeGuard {
   // For a normal step, records the values if both are finite, and returns "". For a spike, returns a description: "the
   // loss is 12.5, 8.1 standard deviations above the mean 2.3 of the last 100 steps".
   std::string observe(double loss, double gradient_norm);
+  void forget();                                // begins anew, without earlier steps
   std::map<std::string, Tensor> state() const;  // for checkpoints, by name; shares memory with the guard
 
  private:

@@ -80,6 +80,8 @@ class Trainer {
   // Checkpoints are in run_dir/checkpoints/step-N. The functions are collective unless the comment states otherwise.
   void find_resumed();  // sets resumed_
   void resume();
+  // Throws if an option that gives frozen moments their meaning differs from its saved value.
+  void check_saved_options(const std::map<std::string, double>& numbers) const;
   // Restores the best evaluation if its figure is checkpoint.best.
   void resume_best(int64_t step, const std::map<std::string, double>& numbers);
   void checkpoint(Progress& progress);         // begins a checkpoint, which is written in the background
@@ -136,6 +138,7 @@ class Trainer {
   std::vector<Tensor> buffers_, buffers_before_;  // buffers_before_: backup for skipped steps
   int64_t skipped_in_a_row_ = 0;
   std::unique_ptr<SpikeGuard> spike_guard_;  // null if disabled
+  bool guard_is_new_ = false;                // the guard begins anew with this process
   bool spike_found_ = false;                 // a spike was found in this step
   int64_t spikes_ = 0;                       // number of refused steps
   int64_t replica_checks_ = 0;               // number of passed checks

@@ -30,6 +30,10 @@ void remove_checkpoint(const std::string& folder) {
   std::filesystem::remove_all(partial, ignored);
 }
 
+// Options of 1-bit Adam and 1-bit LAMB by which frozen moments are corrected: they are divided by 1 − β^T.
+const std::string kOptionOf = "option/";  // option/NAME is the value of an option of the optimizer
+constexpr const char* kOfMoments[] = {"beta1", "beta2", "coeff_beta"};
+
 double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
 
 }  // namespace
@@ -90,6 +94,9 @@ CheckpointExtras Trainer::extras() const {
                     {"seconds_since_report", seconds_since(accumulator_.since)}};
   for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
   extras.numbers[kBestOf + config_.checkpoint.best] = 1;
+  if (config_.optimizer.name().starts_with("one_bit_"))
+    for (const char* name : kOfMoments)
+      if (config_.optimizer.has(name)) extras.numbers[kOptionOf + name] = config_.optimizer.number(name);
   for (const auto& [name, hash] : task_.data_hashes()) extras.numbers[kDataOf + name] = as_number(hash);
   return extras;
 }
@@ -121,18 +128,33 @@ void Trainer::resume() {
   if (whole("evaluated") == 1) evaluated_step_ = step_;
   skipped_in_a_row_ = whole("skipped_in_a_row"), replica_checks_ = whole("replica_checks");
   if (leader()) metrics_size_ = whole("metrics_bytes");
+  check_saved_options(saved.numbers);
   // Checkpoints of version 1 have neither.
   if (saved.numbers.contains("best_step")) resume_best(whole("best_step"), saved.numbers);
   std::string changed;  // older checkpoints have no hashes
+  bool evaluates_other_data = false;
   for (const auto& [name, hash] : task_.data_hashes())
     if (const auto found = saved.numbers.find(kDataOf + name);
         found != saved.numbers.end() && found->second != as_number(hash)) {
       check(name != task_.tokens(), resumed_, ": ", name, " has changed since the run was saved, so its weights would ",
             "read wrong tokens; resume with the saved data, or start a new run");
       changed += (changed.empty() ? "" : ", ") + name;
+      evaluates_other_data = evaluates_other_data || !name.starts_with("the training");
     }
   if (!changed.empty())
     resume_notices_.push_back("changed since the run was saved: " + changed + "; the run continues with the new data");
+  if (evaluates_other_data && best_.step > 0) {
+    resume_notices_.push_back(
+        detail::concat("the best checkpoint of the saved run, of step ", best_.step,
+                       ", is no longer kept as the best, because it was evaluated on other data"));
+    best_ = saved_best_ = {};
+  }
+  if (spike_guard_ && (!redistributed_.empty() || !changed.empty())) {
+    spike_guard_->forget();
+    guard_is_new_ = true;
+    resume_notices_.push_back(
+        "the spike guard begins anew, because gradient norms depend on the number of workers and on the data");
+  }
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   accumulator_.since = Clock::now();
   if (!redistributed_.empty()) return;  // the next report covers the steps since the resume
@@ -144,6 +166,17 @@ void Trainer::resume() {
       accumulator_.times.*part = number(key.c_str());
   accumulator_.since -=
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(number("seconds_since_report")));
+}
+
+// Older checkpoints do not have the options.
+void Trainer::check_saved_options(const std::map<std::string, double>& numbers) const {
+  for (const auto& [key, value] : numbers) {
+    if (!key.starts_with(kOptionOf)) continue;
+    const std::string name = key.substr(kOptionOf.size());
+    if (!config_.optimizer.has(name)) continue;
+    check(config_.optimizer.number(name) == value, resumed_, ": optimizer.", name, " is ", config_.optimizer.text(name),
+          " (was ", value, "), but the saved moments are corrected with the former value; resume with it");
+  }
 }
 
 // Older checkpoints do not name the figure of the best evaluation.
@@ -291,6 +324,9 @@ void Trainer::roll_back(Progress& progress) {
   }
   CheckpointExtras state = extras();
   state.own.clear();
+  // The guard of an earlier process had other workers or data.
+  if (guard_is_new_ && checkpoint_step(std::filesystem::path(folder).filename().string()).value_or(0) <= first_step_)
+    state.optional.clear();
   const int64_t skipped = replica_->skipped();
   load_checkpoint(folder, *replica_, comm_, state);
   replica_->set_skipped(skipped);

@@ -69,23 +69,28 @@ class Loco : public Exchange {
   std::vector<double> counters() const override {
     std::vector<double> all{static_cast<double>(values_), static_cast<double>(saturated_), static_cast<double>(zero_)};
     for (const auto& [name, value] : units()) all.push_back(value);
+    all.push_back(static_cast<double>(options_.bits));
     return all;
   }
   void restore(const std::vector<double>& counters) override {
     check(counters.size() >= 3, name_, ": the checkpoint has ", counters.size(), " counters, expected ",
-          3 + units().size());
+          4 + units().size());
     values_ = std::llround(counters.at(0)), saturated_ = std::llround(counters.at(1));
     zero_ = std::llround(counters.at(2));
     if (counters.size() == 3) return;  // saved by an earlier version
-    check(counters.size() == 3 + units().size(), name_, ": the checkpoint has ", counters.size(),
-          " counters, expected ",
-          3 + units().size());
+    const bool has_bits = counters.size() == 4 + units().size();  // not in earlier versions
+    check(has_bits || counters.size() == 3 + units().size(), name_, ": the checkpoint has ", counters.size(),
+          " counters, expected ", 4 + units().size());
     size_t i = 3;
     for (const auto& [name, value] : units()) {
       const double saved = counters.at(i++);
       check(saved == value, name_, ": the saved errors have ", name, " ", saved, ", this run has ", value,
             name == std::string("scale") ? " (0: auto)" : "", "; resume with the exchange options of the saved run");
     }
+    // The scale of a block without gradients is 1, or infinity with 1 bit.
+    check(!has_bits || fixed_scale_ != 0 || (counters[i] == 1) == (options_.bits == 1), name_,
+          ": the saved scales are those of ", counters[i], " bits, this run has ", options_.bits,
+          "; resume with the exchange options of the saved run");
   }
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.
   std::vector<StateTensor> state() const override {

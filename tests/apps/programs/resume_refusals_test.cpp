@@ -157,6 +157,20 @@ TEST_F(ResumeRefusals, ErrorsOfLocoInOtherUnits) {
   ASSERT_EQ(train(flags).exit_code, 0);
   refused("--set exchange.scale=2^10", "scale 0, this run has 1024");
   refused("--set exchange.block_size=2048", "block_size 1024, this run has 2048");
+  EXPECT_THAT(
+      train("--max-steps 4 --set exchange.bits=1", "--resume run").err,
+      HasSubstr("loco: the saved scales are those of 4 bits, this run has 1; resume with the exchange options"));
+  EXPECT_EQ(train("--max-steps 4 --set exchange.bits=8", "--resume run").exit_code, 0) << "the same scales";
+}
+
+TEST_F(ResumeRefusals, MomentsOfOtherDecayRates) {
+  for (const char* optimizer : {"one_bit_adam", "one_bit_lamb"}) {
+    fs::remove_all(run_dir());
+    ASSERT_EQ(train(std::string("--batch 16 --max-steps 2 --optimizer ") + optimizer).exit_code, 0);
+    EXPECT_THAT(train("--max-steps 4 --set optimizer.beta2=0.9", "--resume run").err,
+                HasSubstr("optimizer.beta2 is 0.9 (was 0.999), but the saved moments are corrected with the former"));
+    EXPECT_EQ(train("--max-steps 4 --set optimizer.eps=1e-6", "--resume run").exit_code, 0);
+  }
 }
 
 TEST_F(ResumeRefusals, RunsThatCannotContinue) {

@@ -137,6 +137,26 @@ TEST_F(Resume, NamesTheListsThatHaveChanged) {
               HasSubstr("data.mean [0.5] (was []), "));
 }
 
+// Without its window, the guard accepts the loss of the new data.
+TEST_F(Resume, BestEvaluationAndSpikeGuardBeginAnewWithOtherData) {
+  const std::string flags =
+      "--optimizer sgdm --lr 0.01 --batch 16 --set spike.guard=skip --set checkpoint.best=test_loss";
+  ASSERT_EQ(train(flags + " --max-steps 32").exit_code, 0);
+  EXPECT_THAT(train("--max-steps 48", "--resume run").out, Not(HasSubstr("begins anew")));
+  write_images(folder_ / "data", "t10k", 40, 40);
+  const Outcome outcome = train("--max-steps 64", "--resume run");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("notice: the best checkpoint of the saved run, of step "));
+  EXPECT_THAT(outcome.out, HasSubstr(", is no longer kept as the best, because it was evaluated on other data\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("notice: the spike guard begins anew, because "));
+  std::map<std::string, std::string> numbers;
+  const std::map<std::string, Tensor> saved =
+      load_safetensors(checkpoints() + "/step-64/rank-00000.safetensors", &numbers);
+  EXPECT_EQ(std::stod(numbers.at("number/best_step")), 64);
+  EXPECT_EQ(saved.at("tensor/spike/seen").item(0), 16);
+  EXPECT_THAT(train("--nodes 2 --max-steps 65", "--resume run").out, HasSubstr("the spike guard begins anew"));
+}
+
 TEST_F(Resume, NoticesOtherData) {
   ASSERT_EQ(train("--optimizer sgdm --batch 16 --max-steps 4").exit_code, 0);
   const std::string changed = "notice: changed since the run was saved: the training data; the run continues";
