@@ -80,7 +80,7 @@ class Trainer {
   // Checkpoints are in run_dir/checkpoints/step-N. The functions are collective unless the comment states otherwise.
   void find_resumed();  // sets resumed_
   void resume();
-  // Throws if an option that gives frozen moments their meaning differs from its saved value.
+  // Throws if an option by which frozen means are corrected differs from its saved value.
   void check_saved_options(const std::map<std::string, double>& numbers) const;
   // Restores the best evaluation if its figure is checkpoint.best.
   void resume_best(int64_t step, const std::map<std::string, double>& numbers);

@@ -30,9 +30,9 @@ void remove_checkpoint(const std::string& folder) {
   std::filesystem::remove_all(partial, ignored);
 }
 
-// Options of 1-bit Adam and 1-bit LAMB by which frozen moments are corrected: they are divided by 1 − β^T.
 const std::string kOptionOf = "option/";  // option/NAME is the value of an option of the optimizer
-constexpr const char* kOfMoments[] = {"beta1", "beta2", "coeff_beta"};
+// Options of 1-bit Adam and 1-bit LAMB by which frozen means are corrected: they are divided by 1 − β^T.
+constexpr const char* kOfFrozen[] = {"beta2", "coeff_beta"};
 
 double as_number(uint64_t hash) { return static_cast<double>(hash >> 11); }  // exact in 53 bits
 
@@ -95,7 +95,7 @@ CheckpointExtras Trainer::extras() const {
   for (const auto& [name, part] : kTimeParts) extras.numbers[detail::concat("time/", name)] = accumulator_.times.*part;
   extras.numbers[kBestOf + config_.checkpoint.best] = 1;
   if (config_.optimizer.name().starts_with("one_bit_"))
-    for (const char* name : kOfMoments)
+    for (const char* name : kOfFrozen)
       if (config_.optimizer.has(name)) extras.numbers[kOptionOf + name] = config_.optimizer.number(name);
   for (const auto& [name, hash] : task_.data_hashes()) extras.numbers[kDataOf + name] = as_number(hash);
   return extras;
@@ -132,14 +132,15 @@ void Trainer::resume() {
   // Checkpoints of version 1 have neither.
   if (saved.numbers.contains("best_step")) resume_best(whole("best_step"), saved.numbers);
   std::string changed;  // older checkpoints have no hashes
-  bool evaluates_other_data = false;
+  bool trains_on_other_data = false, evaluates_other_data = false;
   for (const auto& [name, hash] : task_.data_hashes())
     if (const auto found = saved.numbers.find(kDataOf + name);
         found != saved.numbers.end() && found->second != as_number(hash)) {
       check(name != task_.tokens(), resumed_, ": ", name, " has changed since the run was saved, so its weights would ",
             "read wrong tokens; resume with the saved data, or start a new run");
       changed += (changed.empty() ? "" : ", ") + name;
-      evaluates_other_data = evaluates_other_data || !name.starts_with("the training");
+      if (name.starts_with("the training")) trains_on_other_data = true;
+      else if (name != "the test text" || config_.checkpoint.best.starts_with("test_")) evaluates_other_data = true;
     }
   if (!changed.empty())
     resume_notices_.push_back("changed since the run was saved: " + changed + "; the run continues with the new data");
@@ -149,11 +150,11 @@ void Trainer::resume() {
                        ", is no longer kept as the best, because it was evaluated on other data"));
     best_ = saved_best_ = {};
   }
-  if (spike_guard_ && (!redistributed_.empty() || !changed.empty())) {
+  if (spike_guard_ && (!redistributed_.empty() || trains_on_other_data)) {
     spike_guard_->forget();
     guard_is_new_ = true;
     resume_notices_.push_back(
-        "the spike guard begins anew, because gradient norms depend on the number of workers and on the data");
+        "the spike guard begins anew, because gradient norms depend on the workers and on the training data");
   }
   if (saved.numbers.contains("spikes")) spikes_ = whole("spikes");
   accumulator_.since = Clock::now();
@@ -175,7 +176,7 @@ void Trainer::check_saved_options(const std::map<std::string, double>& numbers) 
     const std::string name = key.substr(kOptionOf.size());
     if (!config_.optimizer.has(name)) continue;
     check(config_.optimizer.number(name) == value, resumed_, ": optimizer.", name, " is ", config_.optimizer.text(name),
-          " (was ", value, "), but the saved moments are corrected with the former value; resume with it");
+          " (was ", value, "), but frozen means of the saved run are corrected with the former value; resume with it");
   }
 }
 

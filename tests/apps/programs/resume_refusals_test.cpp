@@ -168,7 +168,7 @@ TEST_F(ResumeRefusals, MomentsOfOtherDecayRates) {
     fs::remove_all(run_dir());
     ASSERT_EQ(train(std::string("--batch 16 --max-steps 2 --optimizer ") + optimizer).exit_code, 0);
     EXPECT_THAT(train("--max-steps 4 --set optimizer.beta2=0.9", "--resume run").err,
-                HasSubstr("optimizer.beta2 is 0.9 (was 0.999), but the saved moments are corrected with the former"));
+                HasSubstr("optimizer.beta2 is 0.9 (was 0.999), but frozen means of the saved run are corrected with"));
     EXPECT_EQ(train("--max-steps 4 --set optimizer.eps=1e-6", "--resume run").exit_code, 0);
   }
 }
