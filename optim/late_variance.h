@@ -44,7 +44,7 @@ class LateVariance {
   double correction() const;
   // Adds the state of this object to the counters of a checkpoint.
   void add_to(std::vector<double>& counters) const;
-  // Must be called after a resume. Returns the counters without those of add_to(), which older checkpoints do not have.
+  // Must be called after a resume. Returns the counters that add_to() did not add. Older checkpoints have no others.
   std::vector<double> restore(std::vector<double> counters);
 
  private:

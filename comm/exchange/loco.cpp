@@ -89,7 +89,7 @@ class Loco : public Exchange {
     }
     // The scale of a block without gradients is 1, or infinity with 1 bit.
     check(!has_bits || fixed_scale_ != 0 || (counters[i] == 1) == (options_.bits == 1), name_,
-          ": the saved scales are those of ", counters[i], " bits, this run has ", options_.bits,
+          ": the scales were saved with ", counters[i], " bits, this run has ", options_.bits,
           "; resume with the exchange options of the saved run");
   }
   // "e": 8-bit errors. "scale" (scale auto): s per block; its offset is the index of the bucket's first block.

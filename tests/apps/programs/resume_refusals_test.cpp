@@ -157,9 +157,8 @@ TEST_F(ResumeRefusals, ErrorsOfLocoInOtherUnits) {
   ASSERT_EQ(train(flags).exit_code, 0);
   refused("--set exchange.scale=2^10", "scale 0, this run has 1024");
   refused("--set exchange.block_size=2048", "block_size 1024, this run has 2048");
-  EXPECT_THAT(
-      train("--max-steps 4 --set exchange.bits=1", "--resume run").err,
-      HasSubstr("loco: the saved scales are those of 4 bits, this run has 1; resume with the exchange options"));
+  EXPECT_THAT(train("--max-steps 4 --set exchange.bits=1", "--resume run").err,
+              HasSubstr("loco: the scales were saved with 4 bits, this run has 1; resume with the exchange options"));
   EXPECT_EQ(train("--max-steps 4 --set exchange.bits=8", "--resume run").exit_code, 0) << "the same scales";
 }
 
