@@ -23,7 +23,7 @@ Var rare_gradient_loss(const Var& w, int rank, int64_t step, int64_t rare) {
 }
 
 // A run stops between the only gradient of some values and the refresh that gives them their second moment, in the step
-// after the checkpoint. It continues in new objects, or in those of the run.
+// after the checkpoint. It continues in new objects, or in the objects of the run.
 TEST(Checkpoint, KeepsSecondMomentsUntilTheirRefresh) {
   for (const auto& row : {std::pair{"one_bit_adam", 4}, {"one_bit_lamb", 4}, {"zero_one_adam", 5}}) {
     const char* name = row.first;
