@@ -8,6 +8,10 @@ void average_buffers(const Module& module, Group& group) {
   for (const NamedTensor& buffer : module.buffers()) group.all_reduce(buffer.tensor, Reduce::mean, "buffers");
 }
 
+void broadcast_buffers(const Module& module, Group& group) {
+  for (const NamedTensor& buffer : module.buffers()) group.broadcast(buffer.tensor, 0, "buffers");
+}
+
 void synchronize_batch_norm(Module& module, std::shared_ptr<Group> group) {
   check(group != nullptr, "synchronize_batch_norm: group is null");
   const auto gather = [group](const Tensor& x) {

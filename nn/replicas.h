@@ -11,6 +11,9 @@ namespace godwit::nn {
 // which each rank updates from its batches. Call before evaluating or saving.
 void average_buffers(const Module& module, Group& group);
 
+// Collective: replaces every buffer by that of rank 0, in phase "buffers".
+void broadcast_buffers(const Module& module, Group& group);
+
 // Synchronized batch norm (SyncBN): every BatchNorm2d computes mean, variance and the sums of its backward over all
 // ranks of the group, in phase "batch_norm". Each rank sends [1 + 2c] and [2c] float64 per layer to each other rank. As
 // in PyTorch's SyncBatchNorm, losses are means per rank and the exchange averages gradients. `group` must be used only

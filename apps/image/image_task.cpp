@@ -143,9 +143,10 @@ Forward ImageTask::forward_loaded() {
   return loss(fixed_, {config_.seed, 0, static_cast<uint32_t>(comm_.rank), micro_batch_.to(context().device)});
 }
 
-// With sync_bn the buffers are already equal, and averaging equal values may round.
+// With sync_bn, the buffers differ only after a resume that has turned sync_bn on. A mean of equal values may round.
 void ImageTask::average_buffers() {
-  if (!config_.model.sync_bn) nn::average_buffers(*model_, *comm_.world);
+  if (config_.model.sync_bn) nn::broadcast_buffers(*model_, *comm_.world);
+  else nn::average_buffers(*model_, *comm_.world);
 }
 
 Evaluation ImageTask::evaluate(const ReadParameters& read, const CheckStop& check_stop) {

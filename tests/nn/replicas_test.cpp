@@ -164,5 +164,14 @@ TEST(AverageBuffers, AveragesOverTheRanks) {
   });
 }
 
+TEST(BroadcastBuffers, CopiesThoseOfRank0) {
+  run_local({3, 1}, [](Communicator& comm) {
+    nn::BatchNorm2d norm(4);
+    for (const nn::NamedTensor& buffer : norm.buffers()) buffer.tensor.fill(5.0 + comm.rank);
+    nn::broadcast_buffers(norm, *comm.world);
+    for (const nn::NamedTensor& buffer : norm.buffers()) EXPECT_EQ(buffer.tensor.item(3), 5) << buffer.name;
+  });
+}
+
 }  // namespace replicas_test
 }  // namespace godwit

@@ -179,6 +179,15 @@ TEST(Redistribute, ErrorsWithAScalePerBlockOfAShardBeginAnew) {
     loaded.expect_all("exchange/scale", 1);
     means.forget("exchange/");
     means.expect_kept_in(loaded, "loco behind hybrid");
+    Means rolled_back;
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      if (replica.steps() != 5) return;
+      CheckpointExtras extras;
+      (void)load_checkpoint(folder / "step", replica, comm, extras);
+      rolled_back.add(replica);
+    };
+    (void)load(plan, folder / "step", loaded);
+    rolled_back.expect_all("exchange/e", 0);
   }
 }
 

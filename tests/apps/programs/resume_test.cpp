@@ -75,6 +75,22 @@ TEST_F(Resume, WithOtherBucketsAndThreads) {
   EXPECT_EQ(remains().second, whole.second);
 }
 
+TEST_F(Resume, SynchronizedBatchNormMakesTheStatisticsEqual) {
+  trained("--optimizer birder --nodes 2 --batch 16 --max-steps 6", 3);
+  const auto statistics = [&](int step, int rank) {
+    const std::string file = checkpoints() + "/step-" + std::to_string(step) + "/rank-0000" + std::to_string(rank);
+    std::map<std::string, std::vector<float>> all;
+    for (const auto& [name, x] : map_safetensors(file + ".safetensors"))
+      if (name.starts_with("tensor/buffer/")) all[name].assign(x.data<float>(), x.data<float>() + x.numel());
+    return all;
+  };
+  EXPECT_NE(statistics(3, 0), statistics(3, 1));
+  const Outcome outcome = continued_from(3, "--set model.sync_bn=true");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_FALSE(statistics(6, 0).empty());
+  EXPECT_EQ(statistics(6, 0), statistics(6, 1));
+}
+
 // A run with bucket.mib=auto measures before it trains, and writes the picked size to config.json. The same command
 // then continues with these buckets, without another measurement, and gives the result of this size.
 TEST_F(Resume, KeepsThePickedBucketSize) {
