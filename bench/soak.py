@@ -38,18 +38,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         command = [root / "build/release/train_resnet", *flags, "--epochs", "1000000", "--max-steps", arguments.steps, "--check-replicas", 100, "--checkpoint-every", arguments.every, "--run-dir", folder + "/run"]
         samples, start = [], time.time()
-        with open(folder + "/out", "w") as out:
-            process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=subprocess.PIPE, text=True)
+        with open(folder + "/out", "w") as out, open(folder + "/errors", "w") as errors:
+            process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=errors)
             while process.poll() is None:
                 try:
                     samples.append(resident_mib(process.pid))
                 except (OSError, IndexError):
                     break  # the process has just ended
                 time.sleep(2)
-            error = process.communicate()[1]
+            process.wait()
         seconds, text = time.time() - start, pathlib.Path(folder, "out").read_text()
         if process.returncode:
-            sys.exit(f"exit code {process.returncode}: {error}")
+            sys.exit(f"exit code {process.returncode}: {pathlib.Path(folder, 'errors').read_text()}")
     checks = re.search(r"replica checks: .*", text)
     saved = len(re.findall(r"^checkpoint of step", text, re.M))
     tenths = [statistics.median(samples[i * len(samples) // 10 : (i + 1) * len(samples) // 10] or [0]) for i in range(10)]

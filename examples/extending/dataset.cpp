@@ -11,7 +11,7 @@ class Stripes : public data::ImageDataset {
   int64_t size() const override { return 2048; }
   int64_t classes() const override { return 4; }
   Shape image_shape() const override { return {12, 12, 1}; }
-  uint64_t hash() const override { return 0x57121FE5; }  // of the content: ranks compare it
+  uint64_t hash() const override { return 0x57121FE5; }  // of the content; equal on ranks with the same data
 
   int32_t read(int64_t sample, float* to) const override { return draw(sample, 0, to); }
   int32_t read_augmented(int64_t sample, int64_t epoch, float* to) const override { return draw(sample, epoch, to); }
