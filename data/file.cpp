@@ -177,4 +177,11 @@ std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& e
   return bytes;
 }
 
+bool is_run_folder(const std::string& folder) {
+  std::error_code ignored;
+  const std::filesystem::path path = folder;
+  return std::filesystem::is_regular_file(path / "metrics.jsonl", ignored) &&
+         std::filesystem::is_regular_file(path / "config.json", ignored);
+}
+
 }  // namespace godwit::data

@@ -1,5 +1,8 @@
 #include "engine/text_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -34,7 +37,13 @@ void write_text_file(const std::string& path, const std::string& text) {
   std::ofstream out(temporary, std::ios::binary);
   out << text;
   out.close();
-  const bool written = out.good() && std::rename(temporary.c_str(), path.c_str()) == 0;
+  bool written = out.good();
+  // Without fsync, the renamed file may be empty after a crash of the system.
+  if (const int descriptor = written ? ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC) : -1; descriptor >= 0) {
+    written = ::fsync(descriptor) == 0 || errno == EINVAL;  // EINVAL: some file systems cannot sync
+    ::close(descriptor);
+  }
+  written = written && std::rename(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;
   if (!written) std::remove(temporary.c_str());
   check(written, path, ": cannot be written: ", std::strerror(error));

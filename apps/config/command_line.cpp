@@ -8,6 +8,7 @@
 #include "engine/did_you_mean.h"
 #include "engine/excerpt.h"
 #include "engine/text_file.h"
+#include "optim/checkpoint.h"
 
 namespace godwit::apps {
 namespace {
@@ -18,6 +19,7 @@ struct CommandLine {
   std::string config_file;                                     // empty: none
   std::string config_hint = "; --config expects a JSON file";  // end of an error if config_file cannot be read
   std::string version_hint;                                    // end of an error about its contents
+  bool resumes_auto = false;                                   // --resume auto
   std::vector<std::pair<const Option*, std::string>> values;   // option null: the text is KEY=VALUE of --set
 };
 
@@ -115,10 +117,12 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
   for (const auto& [option, text] : line.values) {
     if (option && option->name == "resume") resume = text;
     if (option && option->name == "run_dir") run_dir = text;
+    if (!option && text.starts_with("resume=")) resume = text.substr(text.find('=') + 1);
     if (!option && text.starts_with("run_dir=")) run_dir = text.substr(text.find('=') + 1);
   }
   if (resume.empty()) return;
   const bool named = resume != "auto";
+  line.resumes_auto = !named;
   check(named || !run_dir.empty(), "--resume auto continues the run in --run-dir DIR; give that folder too");
   if (!named) return;
   check(run_dir.empty() || same_folder(run_dir, resume), "--resume ", excerpt(resume),
@@ -135,7 +139,16 @@ void add_resumed_run(const KnownOptions& known, CommandLine& line) {
 }
 
 Assignments read_config_file(const Program& program, const KnownOptions& known, const CommandLine& line) {
-  const std::string text = read_text_file(line.config_file, 1, line.config_hint);
+  const std::string text = [&] {
+    try {
+      return read_text_file(line.config_file, 1, line.config_hint);
+    } catch (const Error& error) {  // after a restart, the disk of the file may come back
+      std::error_code ignored;
+      const bool exists = std::filesystem::exists(std::filesystem::symlink_status(line.config_file, ignored));
+      if (line.resumes_auto && exists) throw CheckpointFailed(error.what());
+      throw;
+    }
+  }();
   check_program(text, line.config_file, program.name);
   try {
     return read_json(known, text, line.config_file, "");

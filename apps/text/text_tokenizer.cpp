@@ -70,12 +70,14 @@ TextTokenizer load_tokenizer(const TextConfig& config, const data::TextReader& t
   if (const std::string added = beside_weights(config, "added_tokens.json"); given.empty() && !file && !added.empty())
     check_added_tokens(added, *words);
 
+  std::optional<bool> lower_case;
+  if (config.data.letter_case != "auto") lower_case = config.data.letter_case == "lower";
   data::TokenizerConfig tokenizer;
   if (file) tokenizer.options = file->options;
   if (const std::string path = beside_weights(config, "tokenizer_config.json"); !path.empty())
-    tokenizer = data::read_tokenizer_config(path, file ? &file->options : nullptr);
+    tokenizer = data::read_tokenizer_config(path, file ? &file->options : nullptr, lower_case);
   data::WordPieceOptions& options = tokenizer.options;
-  if (config.data.letter_case != "auto") options.lower_case = config.data.letter_case == "lower";
+  if (lower_case) options.lower_case = *lower_case;
   if (!words && file) words = std::move(file->vocabulary);
   if (words) return {data::WordPiece(std::move(*words), options), tokenizer, list.empty() ? json : list};
   const data::WordPieceTraining training{

@@ -6,7 +6,7 @@
 namespace godwit::apps {
 namespace {
 
-// Restores the running statistics that a forward pass changes.
+// Restores the tensors that a forward pass changes: running statistics, and the state of the task.
 class Restored {
  public:
   explicit Restored(std::vector<nn::NamedTensor> tensors) : tensors_(std::move(tensors)) {
@@ -25,7 +25,9 @@ class Restored {
 
 std::vector<GradientTime> gradient_times(Task& task, Communicator& comm) {
   task.model().train();
-  const Restored buffers(task.model().buffers());
+  std::vector<nn::NamedTensor> changed = task.model().buffers();
+  for (const nn::NamedTensor& tensor : task.state()) changed.push_back(tensor);
+  const Restored restored(changed);
   return measure_gradient_times(task.model().parameters(), comm, [&] {
     task.start_epoch(0);
     return task.forward(0).loss;

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "data/file.h"
 #include "engine/check.h"
 
 namespace godwit::data {
@@ -17,6 +18,18 @@ namespace {
 
 std::string below(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : folder + "/" + name;
+}
+
+// Whether all entries of a folder, such as "runs", are folders of training runs.
+bool has_only_runs(const std::string& folder) {
+  std::error_code error;
+  bool found = false;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename().string().starts_with('.')) continue;
+    if (!is_run_folder(at->path().string())) return false;
+    found = true;
+  }
+  return found;
 }
 
 struct Lister {
@@ -73,7 +86,10 @@ bool is_folder(const std::string& path) {
 
 std::vector<std::string> class_names(const std::string& root, const std::string& split) {
   std::vector<std::string> names = names_in(split.empty() ? root : root + "/" + split);
-  std::erase_if(names, [&](const std::string& name) { return !is_folder(root + "/" + below(split, name)); });
+  std::erase_if(names, [&](const std::string& name) {
+    const std::string folder = root + "/" + below(split, name);
+    return !is_folder(folder) || is_run_folder(folder) || has_only_runs(folder);
+  });
   return names;
 }
 

@@ -12,7 +12,7 @@ std::vector<std::string> names_in(const std::string& folder);
 
 bool is_folder(const std::string& path);  // true for a folder and for a link to a folder
 
-// The class names, which are the names of the folders in root/split, sorted.
+// The class names, sorted: the names of the folders in root/split, without folders of training runs.
 std::vector<std::string> class_names(const std::string& root, const std::string& split);
 
 // All files below root/split/<class>, including nested folders, sorted by path, with size and label. Links are

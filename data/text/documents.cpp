@@ -105,7 +105,8 @@ std::vector<std::string> files_below(const std::string& path, const std::vector<
     if (fs::is_directory(status)) {
       parents.resize(static_cast<size_t>(at.depth()) + 1);
       parents.push_back(fs::canonical(at->path(), error));
-      if (std::find(parents.begin(), parents.end() - 1, parents.back()) != parents.end() - 1)
+      if (std::find(parents.begin(), parents.end() - 1, parents.back()) != parents.end() - 1 ||
+          is_run_folder(at->path().string()))
         at.disable_recursion_pending();
     } else if (fs::is_regular_file(status)) {
       if (expected && !is_merges(at->path())) files.push_back(at->path().string());

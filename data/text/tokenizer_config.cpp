@@ -24,7 +24,8 @@ void check_class(const JsonNode& node, bool with_tokenizer_json) {
 
 }  // namespace
 
-TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOptions* beside) {
+TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOptions* beside,
+                                      std::optional<bool> lower_case) {
   const JsonFile file(path, "a tokenizer_config.json");
   const JsonNode root = file.root();
   TokenizerConfig config;
@@ -39,10 +40,11 @@ TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOp
           name_of(now), "; correct one of the files");
     return value;
   };
-  options.lower_case = read("do_lower_case", "lowercase", options.lower_case);
+  const bool lower_beside = options.lower_case;  // without a value, accents are stripped if letters become lower case
+  options.lower_case = lower_case ? *lower_case : read("do_lower_case", "lowercase", options.lower_case);
   options.split_cjk = read("tokenize_chinese_chars", "handle_chinese_chars", options.split_cjk);
   if (root.find("strip_accents"))
-    options.strip_accents = read("strip_accents", "strip_accents", options.strip_accents.value_or(options.lower_case));
+    options.strip_accents = read("strip_accents", "strip_accents", options.strip_accents.value_or(lower_beside));
   if (const auto node = root.find("do_basic_tokenize"))
     check(node->boolean(), node->where(), "is false, but text is always split into words before WordPiece");
   if (const auto node = root.find("tokenizer_class")) check_class(*node, beside != nullptr);

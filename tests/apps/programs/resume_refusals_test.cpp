@@ -93,6 +93,15 @@ TEST_F(ResumeRefusals, AnUnreadableConfiguration) {
   }
 }
 
+// The disk of the file may come back. A file that does not exist is an error of the command.
+TEST_F(ResumeRefusals, AnUnreadableFileOfConfig) {
+  fs::create_symlink("lost", folder_ / "flags.json");
+  const std::string flags = "--run-dir run --config ";
+  EXPECT_EQ(train("--resume auto", flags + "flags.json").exit_code, 1);
+  EXPECT_EQ(train("", flags + "flags.json").exit_code, 2);
+  EXPECT_EQ(train("--resume auto", flags + "none.json").exit_code, 2);
+}
+
 // Without a checkpoint, the run would start anew and replace the other run. Other changed options are no reason.
 TEST_F(ResumeRefusals, AFolderOfAnotherNetworkWithoutACheckpoint) {
   const std::string flags = "--optimizer sgdm --set checkpoint.at_end=false --resume auto ";
@@ -186,7 +195,8 @@ TEST_F(ResumeRefusals, RunsThatCannotContinue) {
   refused("--resume other", "--run-dir run", "leave run_dir run out");
   refused("--resume other", "--set run_dir=run", "leave run_dir run out");
   ASSERT_EQ(train("--optimizer adamw --set checkpoint.at_end=false").exit_code, 0);
-  refused("", "--resume run", "run/checkpoints: has no checkpoint; a run saves one after its last step");
+  for (const char* resume : {"--resume run", "--set resume=run", "--set resume=run --set run_dir=run"})
+    refused("", resume, "run/checkpoints: has no checkpoint; a run saves one after its last step");
   fs::remove_all(run_dir());
   ASSERT_EQ(train("--optimizer adamw --checkpoint-every 2 --batch 16").exit_code, 0);
   const std::string before = read_file(run_dir() / "metrics.jsonl");

@@ -315,6 +315,12 @@ TEST_F(TrainBert, ReadsATokenizerJson) {
   EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters unchanged"),
             std::string::npos);
   EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
+  // A resumed run applies the letter case again to both the given file and that of the checkpoint.
+  done(kRight + "--vocab right/tokenizer.json --set data.letter_case=lower --max-steps 1");
+  const Outcome resumed = train("--max-steps 2", "--resume run");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out.find("letters unchanged"), std::string::npos);
+  fs::remove_all(run_dir());
   // If both files exist they must agree; --vocab selects one.
   fs::copy(folder_ / "vocab.txt", right / "vocab.txt");
   done(kRight);

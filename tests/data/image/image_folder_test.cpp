@@ -69,6 +69,17 @@ TEST(ImageFolder, ListsClassesAndFilesSorted) {
   EXPECT_EQ(found.test[1].height, 300);
 }
 
+TEST(ImageFolder, FoldersOfRunsAreNoClasses) {
+  const TempFolder folder;
+  write_small(folder);
+  for (const char* run : {"run", "runs/a", "runs/b"})
+    for (const char* file : {"config.json", "metrics.jsonl"}) write(folder / "train/" + run + "/" + file, {1});
+  EXPECT_THAT(index(folder).classes, ElementsAre("cat", "dog"));
+  EXPECT_EQ(layout_of(folder / "train"), Layout::image_folder);
+  write(folder / "train/runs/notes.txt", {1});
+  EXPECT_THAT(index_error(folder), HasSubstr("runs"));
+}
+
 TEST(ImageFolder, PrefersValidationAndAcceptsOneSplit) {
   const TempFolder folder;
   write_small(folder, "test");

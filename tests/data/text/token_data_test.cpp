@@ -144,6 +144,20 @@ TEST(Documents, HiddenNamesAreIgnored) {
   EXPECT_THAT(documents_of(folder / "d/.ipynb_checkpoints"), ElementsAre("hidden")) << "a folder that is named is read";
 }
 
+TEST(Documents, FoldersOfRunsAreIgnored) {
+  const TempFolder folder;
+  write(folder / "d/a.txt", bytes_of("text"));
+  for (const char* run : {"d/run", "d/runs/b"}) {
+    write(folder / run + "/samples.txt", bytes_of("sample"));
+    write(folder / run + "/metrics.jsonl", bytes_of("{}"));
+    write(folder / run + "/config.json", bytes_of("{}"));
+  }
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text"));
+  write(folder / "d/run/metrics.jsonl", bytes_of("{\"text\": \"json\"}"));
+  std::filesystem::remove(folder / "d/run/config.json");
+  EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text", "json", "sample"));
+}
+
 TEST(Documents, NoFileIsLeftOutSilently) {
   const TempFolder folder;
   write(folder / "d/a.txt", bytes_of("text"));

@@ -40,6 +40,17 @@ TEST_F(TokenizerFolder, ReadsFilesOfHuggingFace) {
   }
 }
 
+TEST_F(TokenizerFolder, AnOptionReplacesTheLetterCaseOfBothFiles) {
+  const WordPieceOptions beside;  // lower_case
+  const std::string text = R"({"do_lower_case": false, "strip_accents": true})";
+  EXPECT_THAT(error_for(text, &beside), HasSubstr("do_lower_case: is false"));
+  for (const bool lower_case : {false, true}) {
+    const WordPieceOptions options = read_tokenizer_config(path_, &beside, lower_case).options;
+    EXPECT_EQ(options.lower_case, lower_case);
+    EXPECT_EQ(options.strip_accents, true);
+  }
+}
+
 TEST_F(TokenizerFolder, RoundTrips) {
   for (const WordPieceOptions& options : {WordPieceOptions{}, WordPieceOptions{.lower_case = false, .split_cjk = false},
                                           WordPieceOptions{.strip_accents = false}}) {
