@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "engine/check.h"
 
@@ -179,9 +180,10 @@ std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& e
 
 bool is_run_folder(const std::string& folder) {
   std::error_code ignored;
-  const std::filesystem::path path = folder;
-  return std::filesystem::is_regular_file(path / "metrics.jsonl", ignored) &&
-         std::filesystem::is_regular_file(path / "config.json", ignored);
+  if (!std::filesystem::is_regular_file(folder + "/metrics.jsonl", ignored)) return false;
+  std::string begin(64, '\0');
+  std::ifstream(folder + "/config.json", std::ios::binary).read(begin.data(), std::ssize(begin));
+  return begin.find("\"program\": \"train_") != std::string::npos;
 }
 
 }  // namespace godwit::data

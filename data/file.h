@@ -21,7 +21,8 @@ std::vector<uint8_t> read_unpacked(const std::string& path, const std::string& e
 // Like read_unpacked(), but returns at most the first `count` bytes. The remaining bytes are neither read nor checked.
 std::vector<uint8_t> read_beginning(const std::string& path, const std::string& expected, uint64_t count);
 
-// Whether a folder has the results of a training run (config.json and metrics.jsonl). Searches for data omit it.
+// Whether a folder has the results of a training run: metrics.jsonl, and a config.json that begins with the name of a
+// training program. Searches for data omit such folders.
 bool is_run_folder(const std::string& folder);
 
 }  // namespace godwit::data

@@ -11,7 +11,7 @@ namespace godwit::nn {
 // which each rank updates from its batches. Call before evaluating or saving.
 void average_buffers(const Module& module, Group& group);
 
-// Collective: replaces every buffer by that of rank 0, in phase "buffers".
+// Collective: copies the buffers of rank 0 to all ranks, in phase "buffers".
 void broadcast_buffers(const Module& module, Group& group);
 
 // Synchronized batch norm (SyncBN): every BatchNorm2d computes mean, variance and the sums of its backward over all

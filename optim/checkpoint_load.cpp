@@ -273,7 +273,7 @@ std::string load_checkpoint(const std::string& folder, DataParallel& replica, Co
   extras.unused = unused_state(saved.front().second, parts, extras, same, world);
   check_identical(world, static_cast<uint64_t>(replica.steps()), "the step of the checkpoint");
   check_identical(world, replica.value_hash(), "the parameters of the checkpoint");
-  replica.check_shared_state(" of the checkpoint (resume with the optimizer's options of the saved run)");
+  replica.check_shared_state(" of the checkpoint", "resume with the optimizer's options of the saved run");
   return done;
 }
 

@@ -120,8 +120,9 @@ class DataParallel {
   // Collective: makes the replicas identical after local steps. Must be called before evaluating or saving.
   void synchronize();
   void check_replicas();  // collective: throws if parameters or shared optimizer state differ between ranks
-  // Collective: throws if shared optimizer state differs between the ranks that keep it. `when`: end of the message.
-  void check_shared_state(const std::string& when);
+  // Collective: throws if shared optimizer state differs between the ranks that keep it. The message contains `when`
+  // and `remedy`.
+  void check_shared_state(const std::string& when, const std::string& remedy = "");
   // Collective: calls f while the parameters hold their float32 master weights, to save or replace the weights.
   void with_master_weights(const std::function<void()>& f);
   // Like with_master_weights(), one bucket after the other, so that sharded parameters need memory for only one bucket.

@@ -109,9 +109,9 @@ void DataParallel::check_replicas() {
   check_shared_state(when);
 }
 
-void DataParallel::check_shared_state(const std::string& when) {
+void DataParallel::check_shared_state(const std::string& when, const std::string& remedy) {
   if (!parameters_ || hybrid())
-    check_identical(*between_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when);
+    check_identical(*between_.world, optimizer_->shared_state_hash(), "the optimizer's shared state" + when, remedy);
 }
 
 }  // namespace godwit

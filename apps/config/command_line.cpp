@@ -19,7 +19,7 @@ struct CommandLine {
   std::string config_file;                                     // empty: none
   std::string config_hint = "; --config expects a JSON file";  // end of an error if config_file cannot be read
   std::string version_hint;                                    // end of an error about its contents
-  bool resumes_auto = false;                                   // --resume auto
+  bool resumes_auto = false;                                   // --resume auto or --set resume=auto
   std::vector<std::pair<const Option*, std::string>> values;   // option null: the text is KEY=VALUE of --set
 };
 
@@ -143,9 +143,11 @@ Assignments read_config_file(const Program& program, const KnownOptions& known, 
     try {
       return read_text_file(line.config_file, 1, line.config_hint);
     } catch (const Error& error) {  // after a restart, the disk of the file may come back
+      using std::filesystem::file_type;
       std::error_code ignored;
-      const bool exists = std::filesystem::exists(std::filesystem::symlink_status(line.config_file, ignored));
-      if (line.resumes_auto && exists) throw CheckpointFailed(error.what());
+      const file_type type = std::filesystem::symlink_status(line.config_file, ignored).type();
+      const bool is_wrong = type == file_type::not_found || type == file_type::directory;
+      if (line.resumes_auto && !is_wrong) throw CheckpointFailed(error.what());
       throw;
     }
   }();

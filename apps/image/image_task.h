@@ -29,7 +29,7 @@ class ImageTask : public Task {
   Forward forward(int64_t micro_batch) override;
   LoadedBatch load_batch(int64_t micro_batch) override;
   Forward forward_loaded() override;
-  void average_buffers() override;  // averages batch-norm statistics
+  void average_buffers() override;  // makes batch-norm statistics equal
   std::vector<std::string> figures() const override { return {"test_loss", "test_top1", "test_top5"}; }
   Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) override;
   std::vector<std::string> corrupt_files() override;

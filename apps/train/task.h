@@ -65,10 +65,11 @@ class Task {
   // forward() in two parts. A captured step (engine/graph.h) replays the second part.
   virtual LoadedBatch load_batch(int64_t micro_batch) = 0;
   virtual Forward forward_loaded() = 0;  // forward pass of the loaded batch
-  // Tensors, other than parameters and buffers, that carry over from one training batch to the next. For checkpoints.
+  // Tensors, other than parameters and buffers, that carry over from one training batch to the next. For checkpoints
+  // and measurements.
   virtual std::vector<nn::NamedTensor> state() { return {}; }
   virtual std::vector<std::string> figures() const { return {}; }  // names of the figures of evaluate(), in order
-  virtual void average_buffers() {}  // collective: averages the state that differs between ranks, except parameters
+  virtual void average_buffers() {}  // collective: makes buffers that differ between ranks equal, usually their mean
   // Collective: evaluates the current model. Parameters are read only in `read`, which all ranks must call equally
   // often.
   virtual Evaluation evaluate(const ReadParameters& read, const CheckStop& check_stop) = 0;

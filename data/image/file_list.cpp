@@ -50,7 +50,7 @@ struct Lister {
       if (stat((root + "/" + file.path).c_str(), &status) != 0) {
         file.problem = std::string("cannot be read (") + std::strerror(errno) + ")";
       } else if (S_ISDIR(status.st_mode)) {
-        add(file.path, label, parents);
+        if (!is_run_folder(root + "/" + file.path)) add(file.path, label, parents);
         continue;
       } else if (!S_ISREG(status.st_mode)) {
         file.problem = "is not a regular file";

@@ -16,7 +16,7 @@ bool is_folder(const std::string& path);  // true for a folder and for a link to
 std::vector<std::string> class_names(const std::string& root, const std::string& split);
 
 // All files below root/split/<class>, including nested folders, sorted by path, with size and label. Links are
-// followed, except links to a folder that contains the link.
+// followed, except links to a folder that contains the link. Folders of training runs are omitted.
 std::vector<ImageFile> list_files(const std::string& root, const std::string& split,
                                   const std::vector<std::string>& classes);
 

@@ -10,9 +10,9 @@ namespace godwit::data {
 
 // Returns `path` itself if it is a file. For a folder, returns the files in the folder and its subfolders whose names
 // end with one of `endings` according to has_ending(), in the order of their paths. Follows links, except links to a
-// folder that contains the link. Omits the merges.txt of a tokenizer, and files and subfolders whose names begin with a
-// dot. Throws if there is no file, for a broken link with one of the endings or without an extension, and for other
-// objects with one of the endings, such as a pipe.
+// folder that contains the link. Omits the merges.txt of a tokenizer, files and subfolders whose names begin with a
+// dot, and folders of training runs. Throws if there is no file, for a broken link with one of the endings or without
+// an extension, and for other objects with one of the endings, such as a pipe.
 std::vector<std::string> files_below(const std::string& path, const std::vector<std::string>& endings);
 
 // The text of a file without the UTF-8 byte-order mark. Throws an Error that names `file` for UTF-16.

@@ -164,7 +164,7 @@ TEST(AverageBuffers, AveragesOverTheRanks) {
   });
 }
 
-TEST(BroadcastBuffers, CopiesThoseOfRank0) {
+TEST(BroadcastBuffers, CopiesTheBuffersOfRank0) {
   run_local({3, 1}, [](Communicator& comm) {
     nn::BatchNorm2d norm(4);
     for (const nn::NamedTensor& buffer : norm.buffers()) buffer.tensor.fill(5.0 + comm.rank);

@@ -153,6 +153,7 @@ TEST(CheckpointMisuse, StateOfDifferentRunsIsRefused) {
   };
   const std::string error = error_of([&] { train_by(plan); });
   EXPECT_NE(error.find("the optimizer's shared state of the checkpoint"), std::string::npos) << error;
+  EXPECT_TRUE(error.ends_with("; resume with the optimizer's options of the saved run")) << error;
 }
 
 // Within a step, or after a step that failed, parameters and step count do not fit together.

@@ -191,6 +191,28 @@ TEST(Redistribute, ErrorsWithAScalePerBlockOfAShardBeginAnew) {
   }
 }
 
+// A single worker has no server errors. After a rollback, those of two workers begin anew.
+TEST(Redistribute, NewErrorsAreZeroAfterARollback) {
+  for (const char* name : {"one_bit_sgd", "ef_signsgd"}) {
+    MethodPlan plan{.optimizer = "sgd", .exchange = name, .topology = {1, 1}};
+    const TempFolder folder;
+    Means means, loaded, rolled_back;
+    save(plan, folder / "step", means);
+    plan.topology = {2, 1};
+    plan.after_step = [&](DataParallel& replica, Communicator& comm) {
+      if (replica.steps() != 5) return;
+      CheckpointExtras extras;
+      (void)load_checkpoint(folder / "step", replica, comm, extras);
+      rolled_back.add(replica);
+    };
+    const std::string said = load(plan, folder / "step", loaded);
+    EXPECT_NE(said.find("begins anew, because the saved run has none for some values: exchange/server_e"),
+              std::string::npos)
+        << said;
+    rolled_back.expect_all("exchange/server_e", 0);
+  }
+}
+
 // The checkpoints of 1-bit Adam are from the warm-up, and from later steps.
 TEST(Redistribute, ShardsOfNodesOfOptimizersThatCommunicate) {
   for (const std::string name : {"birder", "one_bit_adam", "zero_one_adam", "one_bit_lamb"})

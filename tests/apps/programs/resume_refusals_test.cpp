@@ -100,6 +100,12 @@ TEST_F(ResumeRefusals, AnUnreadableFileOfConfig) {
   EXPECT_EQ(train("--resume auto", flags + "flags.json").exit_code, 1);
   EXPECT_EQ(train("", flags + "flags.json").exit_code, 2);
   EXPECT_EQ(train("--resume auto", flags + "none.json").exit_code, 2);
+  EXPECT_EQ(train("--resume auto", flags + "data").exit_code, 2) << "a folder";
+  if (::geteuid() == 0) return;  // the administrator may read every folder
+  write_file(folder_ / "closed/flags.json", "{}");
+  fs::permissions(folder_ / "closed", fs::perms::none);
+  EXPECT_EQ(train("--resume auto", flags + "closed/flags.json").exit_code, 1);
+  fs::permissions(folder_ / "closed", fs::perms::owner_all);
 }
 
 // Without a checkpoint, the run would start anew and replace the other run. Other changed options are no reason.

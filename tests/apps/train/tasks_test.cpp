@@ -1,6 +1,4 @@
 // Tasks without a trainer.
-#include "apps/train/task.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +13,8 @@
 #include "apps/text/lm_task.h"
 #include "apps/text/text_data.h"
 #include "apps/text/text_task.h"
+#include "apps/train/measured_options.h"
+#include "apps/train/task.h"
 #include "comm/transport/local.h"
 #include "tests/apps/programs/program_test.h"
 #include "tests/support.h"
@@ -136,6 +136,20 @@ TEST(Tasks, EpochsOfALanguageModelBeginWithTheStateZero) {
     }
     EXPECT_EQ(epochs[0], epochs[1]);
     EXPECT_NE(epochs[0][0], epochs[0][1]) << "the state must matter";
+  });
+}
+
+TEST(Tasks, MeasurementsKeepTheStateOfALanguageModel) {
+  run_local({2, 1}, [](Communicator& comm) {
+    LmConfig config = lm_config(0);
+    config.bucket.mib = "auto";
+    const LmData data = lm_data();
+    LmTask task(config, data, comm);
+    for (const nn::NamedTensor& part : task.state()) part.tensor.fill(0.25);
+    DataParallelOptions options{.optimizer = "sgd"};
+    pick_measured_options(config, task, comm, options);
+    EXPECT_EQ(config.bucket.mib == "auto", comm.rank != 0);
+    for (const nn::NamedTensor& part : task.state()) EXPECT_EQ(part.tensor.item(0), 0.25) << part.name;
   });
 }
 

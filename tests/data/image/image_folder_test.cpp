@@ -72,9 +72,13 @@ TEST(ImageFolder, ListsClassesAndFilesSorted) {
 TEST(ImageFolder, FoldersOfRunsAreNoClasses) {
   const TempFolder folder;
   write_small(folder);
-  for (const char* run : {"run", "runs/a", "runs/b"})
-    for (const char* file : {"config.json", "metrics.jsonl"}) write(folder / "train/" + run + "/" + file, {1});
+  const std::string config = "{\n  \"program\": \"train_resnet\"";
+  for (const std::string run : {"run", "runs/a", "runs/b", "cat/run"}) {
+    write(folder / "train/" + run + "/config.json", Bytes(config.begin(), config.end()));
+    write(folder / "train/" + run + "/metrics.jsonl", {1});
+  }
   EXPECT_THAT(index(folder).classes, ElementsAre("cat", "dog"));
+  EXPECT_TRUE(index(folder).skipped.empty());
   EXPECT_EQ(layout_of(folder / "train"), Layout::image_folder);
   write(folder / "train/runs/notes.txt", {1});
   EXPECT_THAT(index_error(folder), HasSubstr("runs"));

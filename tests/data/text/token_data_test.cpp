@@ -150,11 +150,11 @@ TEST(Documents, FoldersOfRunsAreIgnored) {
   for (const char* run : {"d/run", "d/runs/b"}) {
     write(folder / run + "/samples.txt", bytes_of("sample"));
     write(folder / run + "/metrics.jsonl", bytes_of("{}"));
-    write(folder / run + "/config.json", bytes_of("{}"));
+    write(folder / run + "/config.json", bytes_of("{\n  \"program\": \"train_gpt\""));
   }
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text"));
   write(folder / "d/run/metrics.jsonl", bytes_of("{\"text\": \"json\"}"));
-  std::filesystem::remove(folder / "d/run/config.json");
+  write(folder / "d/run/config.json", bytes_of("{\"program\": \"another\"}"));
   EXPECT_THAT(documents_of(folder / "d"), ElementsAre("text", "json", "sample"));
 }
 
