@@ -16,7 +16,7 @@ struct TokenizerConfig {
 // Reads tokenizer_config.json. Missing fields default to the tokenizer.json in the same folder (`beside`), or to
 // HuggingFace's defaults. Fields that do not affect the tokens are ignored. Throws an Error that names the file, field
 // and value if a field is malformed, if the tokenizer is not BERT's or does not split words, or if a field contradicts
-// `beside`. `lower_case` replaces do_lower_case and lowercase of the two files, which may then differ.
+// `beside`. If `lower_case` has a value, this value replaces do_lower_case and `beside`'s lower_case, which may differ.
 TokenizerConfig read_tokenizer_config(const std::string& path, const WordPieceOptions* beside = nullptr,
                                       std::optional<bool> lower_case = std::nullopt);
 

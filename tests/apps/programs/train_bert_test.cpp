@@ -315,7 +315,7 @@ TEST_F(TrainBert, ReadsATokenizerJson) {
   EXPECT_NE(done(kClassify + "--vocab right/tokenizer.json --max-steps 1").out.find("letters unchanged"),
             std::string::npos);
   EXPECT_EQ(json::parse(read_file(run_dir() / "model/tokenizer_config.json"))["model_max_length"], 512);
-  // A resumed run applies the letter case again to both the given file and that of the checkpoint.
+  // A resumed run applies the letter case to the given file and to the checkpoint's file.
   done(kRight + "--vocab right/tokenizer.json --set data.letter_case=lower --max-steps 1");
   const Outcome resumed = train("--max-steps 2", "--resume run");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
